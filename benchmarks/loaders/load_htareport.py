@@ -1,0 +1,8 @@
+"""Load one rank with htareport: the events table, and device events linked to their launches."""
+
+import sys
+
+from htareport.trace import RankTrace
+
+trace = RankTrace.load(0, sys.argv[1])
+print(len(trace.events), int((trace.device_events["launch"] >= 0).sum()))

@@ -1,0 +1,58 @@
+"""Reports from folders of PyTorch Kineto traces.
+
+    report = htareport.analyze("traces/")
+    report.write("report.html")
+
+Importing this package loads nothing heavy: names are looked up when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from htareport._version import __version__
+
+if TYPE_CHECKING:
+    from htareport.analyses.base import Analysis
+    from htareport.hta import DeviceType, LabeledTrace, TraceAnalysis, TraceDiff
+    from htareport.report import Report
+    from htareport.runner import analyze
+    from htareport.trace import RankTrace, Trace
+
+__all__ = [
+    "Analysis",
+    "DeviceType",
+    "LabeledTrace",
+    "RankTrace",
+    "Report",
+    "Trace",
+    "TraceAnalysis",
+    "TraceDiff",
+    "__version__",
+    "analyze",
+]
+
+_HOMES = {
+    "Analysis": "htareport.analyses.base",
+    "RankTrace": "htareport.trace",
+    "Report": "htareport.report",
+    "Trace": "htareport.trace",
+    "TraceAnalysis": "htareport.hta",
+    "DeviceType": "htareport.hta",
+    "LabeledTrace": "htareport.hta",
+    "TraceDiff": "htareport.hta",
+    "analyze": "htareport.runner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,41 @@
+"""The analyses, one module each, and how they are found."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from htareport.analyses.base import Analysis, Group
+
+__all__ = ["ENTRY_POINT_GROUP", "analysis_classes", "discover"]
+
+ENTRY_POINT_GROUP = "htareport.analyses"
+
+
+@cache
+def _own_modules() -> tuple[str, ...]:
+    return tuple(f"{__name__}.{info.name}" for info in pkgutil.iter_modules(__path__))
+
+
+def analysis_classes() -> dict[str, type[Analysis]]:
+    """Every analysis of this package and of installed plug-ins by name, in report order."""
+    classes = [
+        value
+        for module in map(import_module, _own_modules())
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Analysis)
+        and not inspect.isabstract(value)
+        and value.__module__ == module.__name__
+    ]
+    classes += [entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    order = list(Group)
+    return {each.name: each for each in sorted(classes, key=lambda c: (order.index(c.group), c.order, c.name))}
+
+
+def discover() -> list[Analysis]:
+    """Every analysis with its default thresholds, in report order."""
+    return [each() for each in analysis_classes().values()]

@@ -1,0 +1,171 @@
+"""How much of the communication is hidden under compute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import intervals
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import by_rank
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_PARTS = {"overlap": "hidden", "exposed": "exposed"}
+_BYTES = {
+    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2, "float16": 2, "short": 2,
+    "float": 4, "float32": 4, "int": 4, "int32": 4, "double": 8, "float64": 8, "long": 8, "int64": 8,
+}  # fmt: skip
+_IN_NAME = re.compile(
+    r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|barrier|dispatch|combine|reduce)",
+    re.IGNORECASE,
+)
+_WORDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
+          "alltoall": "all_to_all", "sendrecv": "send_recv"}  # fmt: skip
+_OVERLAP = Column("overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER)
+_EXPOSED = Column("exposed", "Exposed", _NS, "Communication time outside compute.", better=Better.LOWER)
+
+
+class CommOverlap(Analysis):
+    """How much communication time is hidden under compute, and which collectives are not.
+
+    ## How it is computed
+    Communication kernels are merged into one set of intervals, compute kernels into another. *Hidden* is the length of
+    what they share, *exposed* the rest of the communication, and the overlap is hidden / communication. By collective:
+    the same for the kernels of one collective and process group alone (from the kernel's own arguments, else from its
+    name), so rows that run at the same time count each. A collective's time contains the wait for the last rank.
+
+    ## What to do
+    - Little overlap: start communication earlier (gradient buckets, prefetch of shards), keep it on its own stream.
+    - A small collective that takes long: some rank comes late. Compare the ranks' times before it.
+    - Compute that slows down meanwhile: communication takes its share of the multiprocessors and of memory bandwidth.
+    """
+
+    title = "Communication hidden under compute"
+    group = Group.COMMUNICATION
+    order = 0
+    requires = frozenset({Capability.COMM})
+    tables = (
+        TableSpec(
+            "ranks",
+            "By rank and device",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                Column("comm", "Communication", _NS, "Time in which a communication kernel runs."),
+                _OVERLAP,
+                _EXPOSED,
+                Column("ratio", "Overlap", Unit.RATIO, "Hidden / communication.", better=Better.HIGHER),
+            ),
+        ),
+        TableSpec(
+            "collectives",
+            "By collective and process group, all ranks together",
+            (
+                key("collective", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
+                key("process_group", "Process group", Unit.TEXT, "Description or name of the group, where the trace has it."),
+                Column("count", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
+                Column("bytes", "Bytes", Unit.BYTES, "The larger of what goes in and out, summed; where the trace has sizes."),
+                Column("time", "Time", _NS, "Time in which one of these kernels runs, summed over ranks."),
+                _OVERLAP,
+                _EXPOSED,
+                Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),
+            ),
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        labels = _labels(trace)
+        ranks, collectives = [], []
+        for device, events in trace.devices.items():
+            compute = trace.busy(events, "compute")
+            comm = events[events["kind"] == "comm"]
+            ranks.append({"device": device, **_overlap(trace.busy(comm), compute, "comm")})
+            for keys, rows in comm.join(labels).groupby(["collective", "process_group"], sort=True):
+                row = dict(zip(("collective", "process_group"), keys, strict=True))
+                size = rows["bytes"].sum(min_count=1)
+                collectives.append({**row, "count": len(rows), "bytes": size, **_overlap(trace.busy(rows), compute, "time")})
+        columns = ["collective", "process_group", "count", "bytes", "time", "overlap", "exposed"]
+        return {"ranks": pd.DataFrame(ranks), "collectives": pd.DataFrame(collectives, columns=columns)}
+
+    def without(self, trace: RankTrace) -> Frames:
+        devices = list(trace.devices) or [None]
+        nothing = self.map(trace)["collectives"]
+        return {"ranks": pd.DataFrame([{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]),
+                "collectives": nothing}  # fmt: skip
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        ranks = frames["ranks"]
+        groups = frames["collectives"].groupby(["collective", "process_group"])
+        by = groups[["count", "time", "overlap", "exposed"]].sum()
+        by["bytes"] = groups["bytes"].sum(min_count=1).astype("float64")
+        by = by.reset_index().sort_values("exposed", ascending=False)
+        return {"ranks": ranks.assign(ratio=_ratio(ranks, "comm")), "collectives": by.assign(ratio=_ratio(by, "time"))}
+
+    def facts(self, frames: Frames) -> Iterator[Fact]:
+        ranks = frames["ranks"]
+        if total := float(ranks["comm"].sum()):
+            words = "Share of communication time in which compute runs too, over all ranks and devices."
+            yield Fact("overlap_share", "of communication hidden", float(ranks["overlap"].sum()) / total, Unit.RATIO,
+                       "under compute", words, Better.HIGHER)  # fmt: skip
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        ranks = frames["ranks"]
+        yield by_rank("ranks", "Communication by rank", ranks[ranks["comm"] > 0], _PARTS,
+                      caption="Time with a communication kernel: hidden under compute, and exposed.")  # fmt: skip
+        top = frames["collectives"].head(12)
+        label = top["collective"] + top["process_group"].map(lambda text: f" · {text}" if text else "")
+        long = top.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
+        yield Chart("collectives", "Communication by collective", Mark.STACKED_BAR, long.replace({"part": _PARTS}), "label",
+                    "value", "part", x_label="collective", x_unit=Unit.TEXT,
+                    caption="Summed over ranks, the most exposed first.")  # fmt: skip
+
+
+def _overlap(part: list[intervals.Intervals], compute: list[intervals.Intervals], name: str) -> dict[str, int]:
+    time = sum(map(intervals.total, part))
+    hidden = sum(intervals.total(intervals.intersection(*pair)) for pair in zip(part, compute, strict=True))
+    return {name: time, "overlap": hidden, "exposed": time - hidden}
+
+
+def _ratio(frame: pd.DataFrame, whole: str) -> pd.Series:
+    time = frame[whole].astype("float64")
+    return frame["overlap"] / time.where(time > 0)
+
+
+def _labels(trace: RankTrace) -> pd.DataFrame:
+    """Collective, process group and bytes of each communication kernel, by row of `device_events`."""
+    events = trace.device_events
+    comm = events[events["kind"] == "comm"]
+    arguments = trace.collectives
+    strings = np.array([*trace.loaded.strings, ""], object)  # The code of a missing text, -1, is the last.
+    found = comm[["source", "row"]].merge(arguments, how="left", on=["source", "row"])
+    found.index = comm.index
+    text = {
+        name: strings[found[name].fillna(-1).astype("int64")] if name in found else np.full(len(found), "", object)
+        for name in ("collective", "group", "group_description", "dtype")
+    }
+    by_name = {name: _collective_of(name) for name in comm["name"].unique()}
+    names = comm["name"].astype(object).map(by_name).to_numpy()
+    collective = np.where(text["collective"] == "", names, [_spelled(each) for each in text["collective"]])
+    process_group = np.where(text["group_description"] == "", text["group"], text["group_description"])
+    elements = found[["in_nelems", "out_nelems"]].max(axis=1) if "in_nelems" in found else pd.Series(np.nan, comm.index)
+    width = pd.Series([_BYTES.get(dtype.lower(), np.nan) for dtype in text["dtype"]], comm.index)
+    return pd.DataFrame(
+        {"collective": collective, "process_group": process_group, "bytes": elements.where(elements >= 0) * width}, comm.index
+    )
+
+
+def _collective_of(kernel: str) -> str:
+    match = _IN_NAME.search(kernel)
+    return _spelled(match[1]) if match else "other communication"
+
+
+def _spelled(collective: str) -> str:
+    """One spelling for all sources: all_reduce, not AllReduce or allreduce."""
+    plain = collective.lower().replace("_", "")
+    return next((_WORDS[word] + plain.removeprefix(word) for word in _WORDS if plain.startswith(word)), collective.lower().strip("_"))

@@ -1,0 +1,222 @@
+"""Why devices and streams are idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import histograms
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import by_rank
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+CATEGORIES = {"host_wait": "host wait", "kernel_wait": "kernel wait", "other": "other"}
+_CATEGORY_HELP = "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, or unknown."
+_STATISTICS = {"mean": "Mean", "std": "Std", "min": "Min", "p25": "p25", "p50": "p50", "p75": "p75", "max": "Max"}
+_LARGEST = 20
+
+
+def _category() -> Column:
+    return key("category", "Cause", Unit.TEXT, _CATEGORY_HELP)
+
+
+@dataclass(frozen=True)
+class IdleTime(Analysis):
+    """Why devices and streams are idle: because the host launches late, between kernels, or for another reason.
+
+    ## How it is computed
+    A gap is the time from the latest end so far to the next start, on a stream or on a whole device; only gaps above
+    zero count. *Host wait*: the launch of the next event starts after the gap began, so the host was late. Otherwise
+    *kernel wait* if the gap is shorter than `consecutive_kernel_delay` µs (the device's own time between kernels), and
+    *other* if it is longer (waiting on another stream, an event, a full queue) or the launch is not in the trace.
+    A whole gap belongs to one cause. Before the first and after the last event of a stream nothing is idle.
+
+    ## What to do
+    - Host wait: use `torch.compile` or CUDA graphs, more loader workers, fewer synchronisations and `.item()` calls.
+    - Kernel wait: fuse small kernels; the gaps are the device's launch overhead.
+    - Other: see which stream or event the next kernel waits for.
+    """
+
+    title = "Idle time by cause"
+    group = Group.TIME
+    order = 20
+    requires = frozenset({Capability.GPU})
+    tables = (
+        TableSpec(
+            "devices",
+            "By device",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                _category(),
+                Column("idle", "Idle", _NS, "Time in which nothing runs on the device.", better=Better.LOWER),
+                Column("ratio", "Share of idle", Unit.RATIO, "Share of the device's idle time."),
+                Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
+            ),
+        ),
+        TableSpec(
+            "streams",
+            "By stream",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                key("stream", "Stream"),
+                _category(),
+                Column("idle", "Idle", _NS, "Time between events of the stream.", better=Better.LOWER),
+                Column("ratio", "Share of idle", Unit.RATIO, "Share of the stream's idle time."),
+                Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
+            ),
+        ),
+        TableSpec(
+            "gaps",
+            "Largest gaps of the devices",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                key("start", "At", _NS, "From the zero of the report."),
+                Column("duration", "Gap", _NS, "Time in which nothing runs on the device."),
+                Column("category", "Cause", Unit.TEXT, _CATEGORY_HELP),
+                Column("step", "Step", Unit.ID, "Step in which the next event is launched."),
+                Column("before", "After", Unit.NAME, "What ran last before the gap."),
+                Column("after", "Before", Unit.NAME, "What runs next."),
+            ),
+        ),
+        TableSpec(
+            "intervals",
+            "Statistics of the gaps by stream",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                key("stream", "Stream"),
+                _category(),
+                Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
+                *(Column(n, t, _NS, f"{t} of the gaps above zero (sample std, linear quantiles).") for n, t in _STATISTICS.items()),
+            ),
+        ),
+    )
+
+    consecutive_kernel_delay: float = 30.0  # µs
+
+    def map(self, trace: RankTrace) -> Frames:
+        events = trace.device_events
+        devices = self.gaps(trace, "device")
+        streams = self.gaps(trace, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
+        keys = ["device", "stream"]
+        there = events[keys].drop_duplicates()
+        largest = devices.nlargest(_LARGEST, "gap")
+        names, steps = events["name"].astype(object).to_numpy(), events["step"].to_numpy()
+        at = largest["event"].to_numpy()
+        positive = devices[devices["gap"] > 0]
+        bins = histograms.bins_of(positive["gap"].to_numpy()) // histograms.COARSE
+        return {
+            "devices": _sums(devices, there[["device"]].drop_duplicates()),
+            "streams": _sums(streams, there),
+            "intervals": _statistics(streams, keys),
+            "gaps": pd.DataFrame(
+                {
+                    "device": largest["device"],
+                    "start": largest["begin"],
+                    "duration": largest["gap"],
+                    "category": largest["category"].astype(str).map(CATEGORIES),
+                    "step": pd.Series(steps[at], largest.index).astype("float64").where(steps[at] >= 0),
+                    "before": names[largest["previous"].to_numpy()],
+                    "after": names[at],
+                }
+            ),
+            "histogram": positive.assign(bin=bins).groupby(["category", "bin"], observed=True).size()
+            .rename("count").reset_index().astype({"category": str}),
+        }  # fmt: skip
+
+    def gaps(self, trace: RankTrace, by: str) -> pd.DataFrame:
+        """Every gap of each device or lane, of zero length too: device, gap, begin (ns), category, event, previous.
+
+        `event` and `previous` are rows of `device_events`: what follows the gap, and what ended last before it.
+        """
+        events = trace.device_events
+        groups = pd.factorize(events[by])[0] * len(trace.captures) + events["capture"].to_numpy()
+        order = np.lexsort((np.arange(len(events)), groups))
+        group, start, end = groups[order], events["ts"].to_numpy()[order], events["end"].to_numpy()[order]
+        zero = start.min()
+        lift = group.astype(np.int64) * (end.max() - zero + 1)  # Keeps the running maximum within its group.
+        lifted = end - zero + lift
+        reach = np.maximum.accumulate(lifted)
+        last = np.maximum.accumulate(np.where(lifted == reach, np.arange(len(order)), 0))
+        rows = np.flatnonzero(np.diff(group) == 0) + 1
+        latest = reach[rows - 1] - lift[rows] + zero
+        launch = events["launch"].to_numpy()[order][rows]
+        launched = trace.launches["ts"].to_numpy()[launch] if len(trace.launches) else np.zeros(len(rows), np.int64)
+        gap = np.maximum(start[rows] - latest, 0)
+        short = gap < round(self.consecutive_kernel_delay * 1000)
+        cause = np.where(launch < 0, 2, np.where(launched > latest, 0, np.where(short, 1, 2)))
+        return pd.DataFrame(
+            {
+                "device": events["device"].to_numpy()[order][rows],
+                "gap": gap,
+                "begin": latest,
+                "category": pd.Categorical.from_codes(cause, list(CATEGORIES)),
+                "event": order[rows],
+                "previous": order[last[rows - 1]],
+            }
+        )
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        gaps = frames["gaps"].sort_values(["duration", "rank", "start"], ascending=[False, True, True]).head(_LARGEST)
+        gaps = gaps.assign(start=gaps["start"] - job.zero_ns)
+        histogram = frames["histogram"].groupby(["category", "bin"])["count"].sum().reset_index()
+        return {**frames, "gaps": gaps, "histogram": histogram}
+
+    def facts(self, frames: Frames) -> Iterator[Fact]:
+        sums = frames["devices"].groupby("category")["idle"].sum()
+        if total := float(sums.sum()):
+            words = "Share of the devices' idle time in gaps whose next launch starts after the gap began."
+            yield Fact("host_wait_share", "of idle is host wait", sums["host_wait"] / total, Unit.RATIO, "host launches late",
+                       words, Better.LOWER)  # fmt: skip
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        devices, streams = frames["devices"], frames["streams"]
+        wide = devices.pivot_table(index=["rank", "device"], columns="category", values="idle", sort=False).reset_index()
+        wide = wide.reindex(columns=["rank", "device", *CATEGORIES], fill_value=0)
+        yield by_rank("devices", "Idle time of the devices", wide, CATEGORIES,
+                      caption="Time in which nothing runs on the device, by cause.")  # fmt: skip
+        means = streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index()
+        means["category"] = means["category"].map(CATEGORIES)
+        means = means[means.groupby("stream")["idle"].transform("sum") > 0]
+        if len(means):
+            means["stream"] = "stream " + means["stream"].astype(str).str.removeprefix("stream ")
+            yield Chart("streams", "Idle time of the streams", Mark.STACKED_BAR, means, "stream", "idle", "category",
+                        x_label="stream", x_unit=Unit.TEXT,
+                        caption="Mean over ranks and devices; another stream may run meanwhile.")  # fmt: skip
+        if len(histogram := frames["histogram"]):
+            left, right = histograms.edges(histogram["bin"].to_numpy() * histograms.COARSE)
+            right = left * 10 ** (histograms.COARSE / histograms.PER_DECADE)
+            shown = histogram.assign(left=left, right=right, category=histogram["category"].map(CATEGORIES))
+            yield Chart("histogram", "Lengths of the gaps", Mark.HISTOGRAM, shown, "left", "count", "category", x2="right",
+                        x_label="gap", y_label="gaps", x_unit=_NS, y_unit=Unit.COUNT, log_x=True,
+                        caption="Gaps of the devices, all ranks together; the scale is logarithmic.")  # fmt: skip
+
+
+def _sums(gaps: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
+    """Idle time and gaps of each device or stream that is there by cause, zero where a cause does not occur."""
+    keys = list(there.columns)
+    every = there.merge(pd.DataFrame({"category": list(CATEGORIES)}), how="cross")
+    counted = gaps.assign(category=gaps["category"].astype(str), one=gaps["gap"] > 0)
+    sums = counted.groupby([*keys, "category"], dropna=False).agg(idle=("gap", "sum"), count=("one", "sum")).reset_index()
+    every = every.merge(sums, how="left", on=[*keys, "category"]).fillna({"idle": 0, "count": 0})
+    every = every.astype({"idle": "int64", "count": "int64"})
+    whole = every.groupby(keys, dropna=False)["idle"].transform("sum")
+    return every.assign(ratio=every["idle"] / whole.where(whole > 0).astype("float64"))
+
+
+def _statistics(gaps: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Statistics of the gaps above zero, in ns."""
+    positive = gaps[gaps["gap"] > 0]
+    groups = positive.assign(category=positive["category"].astype(str)).groupby([*keys, "category"])["gap"]
+    table = groups.agg(["count", "mean", "std", "min", "max"])
+    for name, share in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75)):
+        table[name] = groups.quantile(share)
+    return table.reset_index()

@@ -1,0 +1,192 @@
+"""Which kernels take the devices' time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import intervals
+from htareport.analyses import kernel_stats
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")
+_MOST_ROWS = 2_000
+_MOST_RANK_ROWS = 20_000
+_SHOWN = 15
+
+
+@dataclass(frozen=True)
+class KernelBreakdown(Analysis):
+    """Which kernels and kinds of kernels take the devices' time, and how long their calls take.
+
+    ## How it is computed
+    By type: every instant of the device belongs to the set of classes running then, so the rows add up to the busy
+    time. By kernel: the durations of all calls of a name are summed over ranks and steps; calls that run at the same
+    time count each. Mean, deviation, smallest and largest are exact over single calls; percentiles over several ranks
+    come from merged histograms (error up to 1 %), of one rank they are exact. The top list of a class holds the kernels
+    of largest sum until they cover `duration_ratio` of it or are `num_kernels`; the row *others* is all the rest.
+
+    ## What to do
+    Start at the top: a kernel's share bounds what speeding it up can gain. Many short calls want fusing; a few long
+    ones want a better kernel, a smaller dtype or other shapes.
+    """
+
+    title = "Kernels by total time"
+    group = Group.KERNELS
+    order = 0
+    requires = frozenset({Capability.GPU})
+    tables = (
+        TableSpec(
+            "kernels",
+            "All kernels, over all ranks",
+            (
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                Column("share", "Share", Unit.RATIO, "Share of the sum of all durations."),
+                *STATISTICS,
+            ),
+        ),
+        TableSpec(
+            "types",
+            "By type, with what runs at the same time",
+            (
+                key("type", "Running", Unit.TEXT, "The classes that run at the same instant."),
+                Column("time", "Time", _NS, "Sum over ranks and devices of the time in which exactly these run."),
+                Column("share", "Share", Unit.RATIO, "Share of the busy time."),
+            ),
+        ),
+        TableSpec(
+            "top",
+            "Top of each class",
+            (
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                Column("share", "Share of class", Unit.RATIO, "Share of the class's sum of durations."),
+                *STATISTICS,
+            ),
+        ),
+        TableSpec(
+            "by_rank",
+            "Top kernels by rank",
+            (
+                key("rank", "Rank"),
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                *STATISTICS,
+            ),
+        ),
+    )
+
+    num_kernels: int = 10
+    duration_ratio: float = 0.8
+
+    def map(self, trace: RankTrace) -> Frames:
+        kernels = kernel_stats.by_name(trace)
+        named = kernels.iloc[: kernel_stats.MOST_NAMES]
+        return {
+            "kernels": kernel_stats.lumped(kernels),
+            "histogram": kernel_stats.histogram(trace, named),
+            "types": exclusive_times(trace),
+        }
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        by_rank, histogram = frames["kernels"], frames["histogram"]
+        if by_rank["rank"].nunique() == 1:
+            kernels = by_rank.drop(columns="rank")
+        else:
+            kernels = kernel_stats.merged(by_rank, ["name", "kind"])
+            kernels = kernel_stats.with_quantiles(kernels, histogram, {"p50": 0.5, "p95": 0.95})
+        kernels = kernels.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
+        kernels["share"] = kernels["sum"] / max(float(kernels["sum"].sum()), 1)
+        in_top = kernel_stats.top_names(kernels, self.num_kernels, self.duration_ratio)
+        top_of_rank = by_rank.merge(kernels.loc[in_top, ["name", "kind"]], on=["name", "kind"])
+        types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
+        types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
+        return {
+            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: "(kernels of small sums)"}, "kind": KIND_LABELS}),
+            "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
+            "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
+            "by_rank": _worst_ranks(top_of_rank).replace({"kind": KIND_LABELS}),
+            "size": pd.DataFrame([{"names": len(kernels), "ranks": by_rank["rank"].nunique()}]),
+        }
+
+    def top(self, kernels: pd.DataFrame, in_top: pd.Series, histogram: pd.DataFrame) -> pd.DataFrame:
+        """The top of each class, and the rest of it as one row with the statistics of its single calls."""
+        parts = []
+        for kind in KIND_LABELS:
+            mine = kernels["kind"] == kind
+            shown, rest = kernels[mine & in_top], kernels[mine & ~in_top]
+            if len(rest):
+                others = kernel_stats.merged(rest.assign(name="others"), ["name", "kind"])
+                pooled = histogram[(histogram["kind"] == kind) & ~histogram["name"].isin(shown["name"])]
+                others = kernel_stats.with_quantiles(others, pooled.assign(name="others"), {"p50": 0.5, "p95": 0.95})
+                shown = pd.concat([shown, others], ignore_index=True)
+            parts.append(shown.assign(share=shown["sum"] / max(float(shown["sum"].sum()), 1)))
+        return pd.concat([part for part in parts if len(part)], ignore_index=True)
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        top = frames["kernels"].head(_SHOWN)
+        yield Chart("top", "Kernels by total time", Mark.BAR, top[["name", "kind", "sum"]], "sum", "name", "kind",
+                    x_label="sum of durations", x_unit=_NS, y_unit=Unit.NAME,
+                    caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.")  # fmt: skip
+        types = frames["types"].assign(type=frames["types"]["type"].str.lower())
+        yield Chart("types", "What runs at the same time", Mark.BAR, types, "time", "type", None, x_label="time", x_unit=_NS,
+                    y_unit=Unit.TEXT, caption="Every instant of busy time belongs to one row; all ranks together.")  # fmt: skip
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        names = int(frames["size"]["names"].iloc[0])
+        if names > _MOST_ROWS:
+            yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."
+        shown, there = frames["by_rank"]["rank"].nunique(), int(frames["size"]["ranks"].iloc[0])
+        if shown < there:
+            yield f"The table by rank holds {shown} of {there} ranks: those whose top kernels take longest."
+
+
+def exclusive_times(trace: RankTrace, *, with_memory: bool = True) -> pd.DataFrame:
+    """Time in which exactly these classes run, in ns, summed over devices: type, time."""
+    spent = dict.fromkeys(_set_names(with_memory=with_memory), 0)
+    for events in trace.devices.values():
+        kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]
+        unions = {
+            subset: sum(map(intervals.total, trace.busy(events, *(kinds[i] for i in subset))))
+            for subset in _subsets(len(kinds))
+        }
+        unions[()] = 0
+        everything = tuple(range(len(kinds)))
+        for subset in _subsets(len(kinds)):
+            # Inclusion–exclusion over what the complement leaves: time in all of `subset` and in nothing else.
+            outside = tuple(i for i in everything if i not in subset)
+            time = 0
+            for part in [(), *_subsets(len(subset))]:
+                chosen = tuple(sorted((*outside, *(subset[i] for i in part))))
+                time += (-1) ** (len(part) + 1) * unions[chosen]
+            spent[_set_name(subset)] += time
+    return pd.DataFrame({"type": list(spent), "time": np.array(list(spent.values()), np.int64)})
+
+
+def _subsets(size: int) -> list[tuple[int, ...]]:
+    return [tuple(i for i in range(size) if mask >> i & 1) for mask in range(1, 1 << size)]
+
+
+def _set_name(subset: tuple[int, ...]) -> str:
+    return " overlapping ".join(_TYPES[i] for i in subset)
+
+
+def _set_names(*, with_memory: bool) -> list[str]:
+    return [_set_name(subset) for subset in _subsets(3 if with_memory else 2)]
+
+
+def _worst_ranks(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of as many ranks as the table may hold, those of largest sums first to be kept."""
+    if len(table) <= _MOST_RANK_ROWS:
+        return table
+    order = table.groupby("rank")["sum"].sum().sort_values(ascending=False).index
+    return table[table["rank"].isin(order[: max(1, _MOST_RANK_ROWS * len(order) // len(table))])]

@@ -1,0 +1,138 @@
+"""How the durations of a kernel's calls are spread, within a rank and across ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import histograms
+from htareport.analyses import kernel_stats
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
+_SENT = 60  # Kernels of a rank that are sent to be compared; few enough for thousands of ranks.
+_MOST_NAMES = 40
+_SHOWN = 12
+_MOST_RANK_ROWS = 20_000
+_MOST_SERIES = 8
+
+
+@dataclass(frozen=True)
+class KernelDistribution(Analysis):
+    """How long the calls of a kernel take on each rank, and how far ranks and calls differ.
+
+    ## How it is computed
+    For the kernels of largest sum in each class: mean, smallest and largest duration on every rank (exact), and the
+    quantiles of all calls from merged log histograms (error up to 1 %). *Spread over ranks* is the largest mean of a
+    rank over the smallest.
+
+    ## What to do
+    - One rank's mean is larger: its device runs slower (clocks, temperature, power limit) or its inputs are larger.
+    - A wide spread on every rank: the kernel serves several shapes, or shares the device with others.
+    - Communication kernels differ most of all, since they contain the wait for the last rank.
+    """
+
+    title = "Kernel duration distribution"
+    group = Group.KERNELS
+    order = 10
+    requires = frozenset({Capability.GPU})
+    tables = (
+        TableSpec(
+            "distribution",
+            "Calls of the largest kernels, over all ranks",
+            (
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                Column("count", "Calls", Unit.COUNT, "Device events of this name on all ranks."),
+                Column("mean", "Mean", _NS, "Mean duration of a call."),
+                Column("min", "Min", _NS, "Shortest call."),
+                *(Column(n, n, _NS, f"{n} of the durations, from merged histograms (error up to 1 %).") for n in _QUANTILES),
+                Column("max", "Max", _NS, "Longest call."),
+                Column("spread", "Spread over ranks", Unit.COUNT, "Largest mean of a rank over the smallest."),
+                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean."),
+            ),
+        ),
+        TableSpec(
+            "by_rank",
+            "The largest kernels by rank",
+            (
+                key("rank", "Rank"),
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                Column("count", "Calls", Unit.COUNT, "Device events of this name."),
+                Column("mean", "Mean", _NS, "Mean duration of a call."),
+                Column("min", "Min", _NS, "Shortest call."),
+                Column("max", "Max", _NS, "Longest call."),
+            ),
+        ),
+    )
+
+    num_kernels: int = 10
+
+    def map(self, trace: RankTrace) -> Frames:
+        kernels = kernel_stats.by_name(trace).groupby("kind", sort=False).head(max(_SENT, self.num_kernels))
+        histogram = kernel_stats.histogram(trace, kernels)
+        coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
+        return {
+            "kernels": kernels,
+            "histogram": histogram[histogram["name"] != kernel_stats.REST],
+            "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
+        }
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        by_rank = frames["kernels"]
+        merged = kernel_stats.merged(by_rank, ["name", "kind"]).sort_values(["sum", "name"], ascending=[False, True])
+        top = merged.groupby("kind", sort=False).head(self.num_kernels).head(_MOST_NAMES).reset_index(drop=True)
+        top = kernel_stats.with_quantiles(top, frames["histogram"], _QUANTILES)
+        chosen = by_rank.merge(top[["name", "kind"]], on=["name", "kind"])
+        groups = chosen.groupby(["name", "kind"], sort=False)["mean"]
+        spread = groups.agg(["min", "max"])
+        extra = pd.DataFrame(
+            {
+                "spread": spread["max"] / spread["min"].where(spread["min"] > 0),
+                "slowest_rank": chosen.loc[groups.idxmax(), "rank"].to_numpy(),
+            }
+        ).reset_index()
+        several = by_rank["rank"].nunique() > 1
+        extra = extra if several else extra.assign(spread=np.nan, slowest_rank=np.nan)
+        durations = frames["durations"].groupby(["kind", "bin"])["count"].sum().reset_index()
+        return {
+            "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
+            "by_rank": chosen.replace({"kind": KIND_LABELS}).head(_MOST_RANK_ROWS),
+            "durations": durations.replace({"kind": KIND_LABELS}),
+        }
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        top, by_rank = frames["distribution"].head(_SHOWN), frames["by_rank"]
+        yield Chart("calls", "Durations of the largest kernels", Mark.BOX, top, "name", "p50", "kind", low="p5", q1="p25",
+                    q3="p75", high="p95", x_unit=Unit.NAME, y_unit=_NS, y_label="duration of a call",
+                    caption="Box from p25 to p75 with the median, whiskers from p5 to p95, all ranks together.")  # fmt: skip
+        ranks = by_rank["rank"].nunique()
+        shown = by_rank[by_rank["name"].isin(top["name"])]
+        if 1 < ranks <= _MOST_SERIES:
+            series = shown.assign(series="rank " + shown["rank"].astype(str))
+            order = {name: position for position, name in enumerate(top["name"])}
+            series = series.sort_values(["name", "rank"], key=lambda c: c.map(order) if c.name == "name" else c)
+            yield Chart("ranks", "Mean duration by rank", Mark.RANGE, series, "mean", "name", "series", low="min", high="max",
+                        x_unit=_NS, y_unit=Unit.NAME, x_label="duration of a call",
+                        caption="Mean on each rank, whiskers from its shortest to its longest call.")  # fmt: skip
+        elif ranks > 1:
+            means = shown.groupby("name", sort=False)["mean"].agg(["median", "min", "max"]).reindex(top["name"]).reset_index()
+            yield Chart("ranks", "Mean duration over ranks", Mark.RANGE, means, "median", "name", low="min", high="max",
+                        x_unit=_NS, y_unit=Unit.NAME, x_label="mean duration of a call on a rank",
+                        caption=f"Median over {ranks} ranks of the rank's mean, whiskers from the smallest to the largest.")  # fmt: skip
+        durations = frames["durations"]
+        left, _ = histograms.edges(durations["bin"].to_numpy() * histograms.COARSE)
+        left = np.where(durations["bin"] < 0, 1.0, left)
+        right = np.maximum(left, 1.0) * 10 ** (histograms.COARSE / histograms.PER_DECADE)
+        yield Chart("durations", "Durations of all calls", Mark.HISTOGRAM, durations.assign(left=left, right=right), "left",
+                    "count", "kind", x2="right", x_label="duration", y_label="calls", x_unit=_NS, y_unit=Unit.COUNT,
+                    log_x=True, caption="Every device event of every rank; the scale is logarithmic.")  # fmt: skip

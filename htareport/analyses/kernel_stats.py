@@ -1,0 +1,105 @@
+"""Statistics of kernels by name that add up over ranks: shared by the analyses of kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import histograms
+from htareport.report import Better, Column, Unit
+from htareport.trace import RankTrace
+
+_NS = Unit.NANOSECONDS
+KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"}
+MOST_NAMES = 400  # Kernel names a rank sends on its own; the rest goes together.
+REST = ""  # Their name until it becomes words.
+
+NAME_HELP = "Name as traced; equal names are one kernel."
+KIND_HELP = "Class: by category, then by the kernel's own collective arguments, then by name."
+STATISTICS = (
+    Column("count", "Calls", Unit.COUNT, "Device events of this name."),
+    Column("sum", "Total", _NS, "Sum of the durations; events that overlap count each.", better=Better.LOWER),
+    Column("mean", "Mean", _NS, "Mean duration of a call.", better=Better.LOWER),
+    Column("min", "Min", _NS, "Shortest call."),
+    Column("p50", "p50", _NS, "Median duration of a call."),
+    Column("p95", "p95", _NS, "95th percentile of the duration of a call."),
+    Column("max", "Max", _NS, "Longest call."),
+    Column("std", "Std", _NS, "Sample standard deviation over single calls; 0 for one call."),
+)
+
+
+def by_name(trace: RankTrace) -> pd.DataFrame:
+    """Exact statistics per kernel name and kind of one rank: name, kind, then STATISTICS and m2, largest sum first."""
+    events = trace.device_events
+    frame = pd.DataFrame({"name": events["name"], "kind": events["kind"].astype(str), "dur": events["dur"]})
+    groups = frame.groupby(["name", "kind"], observed=True)["dur"]
+    table = groups.agg(["count", "sum", "mean", "min", "max"])
+    deviation = frame["dur"] - groups.transform("mean")
+    table["m2"] = (deviation**2).groupby([frame["name"], frame["kind"]], observed=True).sum()
+    quantile = groups.quantile([0.5, 0.95]).unstack()  # noqa: PD010  two levels to columns
+    table["p50"], table["p95"] = quantile[0.5], quantile[0.95]
+    table["std"] = _std(table)
+    table = table.reset_index().astype({"name": object})
+    return table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
+
+
+def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
+    """Log histograms of durations by name and kind: name, kind, bin, count. Names outside `named` go together."""
+    events = trace.device_events
+    known = set(named["name"])
+    names = events["name"].cat.categories.to_numpy(object)
+    shown = np.array([name if name in known else REST for name in names], object)[events["name"].cat.codes.to_numpy()]
+    frame = pd.DataFrame({"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(events["dur"].to_numpy())})
+    return frame.groupby(["name", "kind", "bin"]).size().rename("count").reset_index()
+
+
+def lumped(table: pd.DataFrame, most: int = MOST_NAMES) -> pd.DataFrame:
+    """The names of largest sum, and one row REST per kind for what is left."""
+    if len(table) <= most:
+        return table
+    rest = merged(table.iloc[most:].assign(name=REST), ["name", "kind"])
+    return pd.concat([table.iloc[:most], rest], ignore_index=True)
+
+
+def merged(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Pool rows of statistics by some keys; percentiles are left out, since they do not add up."""
+    weighted = table.assign(weighted=table["mean"] * table["count"])
+    groups = weighted.groupby(keys, sort=False)
+    out = groups.agg(count=("count", "sum"), sum=("sum", "sum"), min=("min", "min"), max=("max", "max"), m2=("m2", "sum"))
+    out["mean"] = out["sum"] / out["count"]
+    mean = weighted.set_index(keys).index.map(out["mean"]) if len(keys) == 1 else None
+    centre = groups["sum"].transform("sum") / groups["count"].transform("sum") if mean is None else mean
+    between = weighted["count"] * (weighted["mean"] - centre) ** 2
+    out["m2"] += between.groupby([weighted[k] for k in keys], sort=False).sum()
+    out["std"] = _std(out)
+    return out.reset_index()
+
+
+def _std(table: pd.DataFrame) -> pd.Series:
+    return np.sqrt(table["m2"] / (table["count"] - 1).clip(lower=1)).where(table["count"] > 1, 0.0)
+
+
+def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[str, float]) -> pd.DataFrame:
+    """Add quantiles from merged histograms to rows keyed by name and kind (error up to 1 %)."""
+    pooled = histogram.groupby(["name", "kind", "bin"])["count"].sum().reset_index()
+    wanted = np.array(list(shares.values()))
+    rows = {
+        key: histograms.quantiles(group["bin"].to_numpy(), group["count"].to_numpy(), wanted)
+        for key, group in pooled.groupby(["name", "kind"])
+    }
+    nothing = np.full(len(wanted), np.nan)
+    found = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(-1, len(wanted))
+    found = np.clip(found, table[["min"]].to_numpy(), table[["max"]].to_numpy())
+    return table.assign(**dict(zip(shares, found.T, strict=True)))
+
+
+def top_names(table: pd.DataFrame, most: int, ratio: float) -> pd.Series:
+    """Which rows are at the top of their kind: the largest until they cover a share of it, or are so many.
+
+    `table` must be in descending order of sum.
+    """
+    groups = table.groupby("kind")["sum"]
+    before = groups.cumsum() - table["sum"]
+    position = groups.cumcount()
+    short = before < ratio * groups.transform("sum") if ratio < 1 else True  # All of it takes those of no time too.
+    return (table["name"] != REST) & (position < most) & short

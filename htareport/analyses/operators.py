@@ -1,0 +1,89 @@
+"""Which operators take the host's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms.nesting import self_times
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_CATEGORIES = ("cpu_op", "Operator")
+_MOST_NAMES = 500
+_SHOWN = 15
+
+
+class Operators(Analysis):
+    """Which operators the host runs, and where its time goes.
+
+    ## How it is computed
+    Rows of the host's operators (`cpu_op`) nest on their thread. *Total* is the sum of the durations of a name, in which
+    an operator that calls another of the same name counts twice; *self* is the time outside the operators that it calls
+    directly. Calls and times are sums over ranks, threads and steps. GPU work runs elsewhere: a launch returns at once.
+
+    ## What to do
+    On CPU-only runs: start with the operator of largest self time (threads, dtype, layout, a fused variant). On GPU runs
+    this matters where idle time is host wait: few large operators, `torch.compile` or CUDA graphs cost the host less.
+    """
+
+    title = "Host operators"
+    group = Group.HOST
+    order = 0
+    requires = frozenset({Capability.HOST_OPS})
+    tables = (
+        TableSpec(
+            "operators",
+            "By operator, all ranks together",
+            (
+                key("name", "Operator", Unit.NAME, "Name as traced."),
+                Column("share", "Share", Unit.RATIO, "Share of the sum of all self times."),
+                Column("self", "Self time", _NS, "Time outside the operators called directly.", better=Better.LOWER),
+                Column("total", "Total time", _NS, "Sum of the durations.", better=Better.LOWER),
+                Column("count", "Calls", Unit.COUNT, "Rows of this name.", better=Better.LOWER),
+                Column("mean", "Mean", _NS, "Mean duration of a call."),
+                Column("max", "Max", _NS, "Longest call."),
+            ),
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        tables = [trace.loaded.tables[c] for c in _CATEGORIES if c in trace.loaded.tables]
+        start, dur, name, thread = (np.concatenate([t[c] for t in tables]) for c in ("ts", "dur", "name", "thread"))
+        own, _ = self_times(start, start + dur, thread)
+        frame = pd.DataFrame({"name": name, "dur": dur, "self": own})
+        groups = frame.groupby("name")
+        table = groups["dur"].agg(["sum", "size", "max"]).set_axis(["total", "count", "max"], axis=1)
+        table["self"] = groups["self"].sum()
+        table = table.reset_index().sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
+        table["name"] = [trace.loaded.strings[code] for code in table["name"]]
+        size = pd.DataFrame([{"names": len(table), "self": int(own.sum())}])
+        return {"operators": table.head(_MOST_NAMES), "size": size}
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        groups = frames["operators"].groupby("name")
+        table = groups.agg({"self": "sum", "total": "sum", "count": "sum", "max": "max"}).reset_index()
+        table["mean"] = table["total"] / table["count"]
+        table["share"] = table["self"] / max(float(frames["size"]["self"].sum()), 1)
+        table = table.sort_values(["self", "total", "name"], ascending=[False, False, True], ignore_index=True)
+        return {"operators": table.head(_MOST_NAMES), "size": frames["size"]}
+
+    def facts(self, frames: Frames) -> Iterator[Fact]:
+        row = frames["operators"].iloc[0]
+        words = "Self time of the operator with the largest, as a share of the self time of all operators."
+        yield Fact("top_operator_share", "of host operator time", float(row["share"]), Unit.RATIO, str(row["name"]), words)
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        top = frames["operators"].head(_SHOWN)
+        yield Chart("top", "Operators by self time", Mark.BAR, top, "self", "name", None, x_label="self time", x_unit=_NS,
+                    y_unit=Unit.NAME, caption="Time outside the operators called directly; all ranks and steps together.")  # fmt: skip
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        names = int(frames["size"]["names"].max())
+        if names > _MOST_NAMES:
+            yield f"The table holds the {_MOST_NAMES} operators of largest self time, of {names}."

@@ -1,0 +1,82 @@
+"""Charts over ranks that stay readable from one rank to thousands.
+
+Up to 256 ranks each has its bar. Beyond that ranks are sorted by value and shown as quantiles, and heatmaps are binned
+by their maximum, which keeps a single straggler visible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htareport.report import Chart, Mark, Unit
+
+MOST_BARS = 256
+MOST_HEATMAP_ROWS = 128
+MOST_HEATMAP_COLUMNS = 128
+MOST_POINTS = 400
+
+
+def rank_labels(frame: pd.DataFrame) -> pd.Series[Any]:
+    """Label of each row's rank: the rank, or rank/device where a rank drives several devices."""
+    ranks = frame["rank"].astype(int).astype(str)
+    if "device" not in frame or frame.groupby("rank")["device"].nunique().max() <= 1:
+        return ranks
+    return ranks + "/" + frame["device"].astype(str)
+
+
+def by_rank(  # noqa: PLR0913  what a chart is made of
+    name: str, title: str, frame: pd.DataFrame, parts: dict[str, str], *, caption: str, unit: Unit = Unit.NANOSECONDS
+) -> Chart:
+    """Stacked bars of some columns (column: series name) per rank, or their quantiles over very many ranks."""
+    if len(frame) <= MOST_BARS:
+        labelled = frame.assign(label=rank_labels(frame))
+        long = labelled.melt("label", list(parts), var_name="part", value_name="value")
+        long["part"] = long["part"].map(parts)
+        return Chart(name, title, Mark.STACKED_BAR, long, "label", "value", "part", x_label="rank", y_unit=unit,
+                     caption=caption)  # fmt: skip
+    percentiles = np.linspace(0, 100, 101)
+    pieces = [
+        pd.DataFrame({"percentile": percentiles, "value": np.percentile(frame[column].dropna(), percentiles), "part": part})
+        for column, part in parts.items()
+        if frame[column].notna().any()
+    ]
+    text = f"{caption} Over {len(frame)} ranks: each line shows a part's values from the smallest to the largest rank."
+    return Chart(name, f"{title}, {len(frame)} ranks", Mark.LINE, pd.concat(pieces, ignore_index=True), "percentile",
+                 "value", "part", x_label="percentile of ranks", x_unit=Unit.COUNT, y_unit=unit, caption=text)  # fmt: skip
+
+
+def rank_heatmap(  # noqa: PLR0913  what a chart is made of
+    name: str, title: str, frame: pd.DataFrame, x: str, value: str, *, x_label: str, caption: str
+) -> Chart:
+    """A heatmap of rank by another column; both are binned by maximum when there are too many."""
+    grid = frame.pivot_table(index="rank", columns=x, values=value, aggfunc="max", sort=True)
+    rows, note = _bins(len(grid.index), MOST_HEATMAP_ROWS), ""
+    columns = _bins(len(grid.columns), MOST_HEATMAP_COLUMNS)
+    if len(set(rows)) < len(rows) or len(set(columns)) < len(columns):
+        note = " Each cell shows the largest value of the ranks and steps that fall into it."
+        row_labels, column_labels = _first_of(grid.index, rows), _first_of(grid.columns, columns)
+        grid = grid.groupby(np.array(rows)).max().T.groupby(np.array(columns)).max().T
+        grid.index, grid.columns = row_labels, column_labels
+    long = grid.rename_axis(index="rank", columns=x).stack().rename("value").reset_index()
+    return Chart(name, title, Mark.HEATMAP, long, x, "rank", "value", x_label=x_label, y_label="rank", y_unit=Unit.ID,
+                 caption=caption + note)  # fmt: skip
+
+
+def _bins(count: int, most: int) -> list[int]:
+    return (np.arange(count) * min(count, most) // max(count, 1)).tolist()
+
+
+def _first_of(labels: pd.Index[Any], bins: list[int]) -> pd.Index[Any]:
+    return labels[np.flatnonzero(np.diff([-1, *bins]))]
+
+
+def every_nth(frame: pd.DataFrame, column: str, most: int = MOST_POINTS) -> pd.DataFrame:
+    """Rows of evenly chosen values of a column, for lines over very many steps."""
+    values = np.sort(frame[column].unique())
+    if len(values) <= most:
+        return frame
+    chosen = values[np.linspace(0, len(values) - 1, most).round().astype(int)]
+    return frame[frame[column].isin(chosen)]

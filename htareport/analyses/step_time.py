@@ -1,0 +1,161 @@
+"""How long a training step takes, and on which rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import every_nth, rank_heatmap
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+from htareport.units import text
+
+_NS = Unit.NANOSECONDS
+_MOST_ROWS = 20_000
+_SLOWEST = "The slowest rank's time, which is what the job takes for the step."
+
+
+class StepTime(Analysis):
+    """How long a step takes, how much that varies, and which steps and ranks are the slow ones.
+
+    ## How it is computed
+    A step lasts from the start of its `ProfilerStep#` row on the host to the start of the next one; the last, and one
+    before a gap in the numbers, to its own end. The job's time for a step is that of the slowest rank, and the job's
+    step time is the median of that over the steps. Percentiles are interpolated linearly.
+
+    ## What to do
+    - A few slow steps: look at what they do that others don't (input, checkpoint, evaluation, garbage collection).
+    - One slow rank: compare its device, host and input with the others; everyone else waits for it.
+    - The first step slow: raise `warmup=` of the profiler's schedule.
+    """
+
+    title = "Step time"
+    group = Group.TIME
+    order = 0
+    requires = frozenset({Capability.STEPS})
+    tables = (
+        TableSpec(
+            "summary",
+            "Over steps",
+            (
+                Column("steps", "Steps", Unit.COUNT, "Steps within the window."),
+                Column("median", "Median", _NS, f"Median over the steps. {_SLOWEST}", better=Better.LOWER),
+                Column("mean", "Mean", _NS, f"Mean over the steps. {_SLOWEST}", better=Better.LOWER),
+                Column("p5", "p5", _NS, "5th percentile over the steps."),
+                Column("p95", "p95", _NS, "95th percentile over the steps.", better=Better.LOWER),
+                Column("min", "Fastest", _NS, "The fastest step."),
+                Column("max", "Slowest", _NS, "The slowest step.", better=Better.LOWER),
+            ),
+        ),
+        TableSpec(
+            "steps",
+            "By step, over ranks",
+            (
+                key("step", "Step"),
+                Column("start", "Start", _NS, "Earliest start on any rank, from the zero of the report."),
+                Column("slowest", "Slowest rank's time", _NS, _SLOWEST, better=Better.LOWER),
+                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank that takes longest."),
+                Column("median", "Median", _NS, "Median over the ranks."),
+                Column("p5", "p5", _NS, "5th percentile over the ranks."),
+                Column("p95", "p95", _NS, "95th percentile over the ranks."),
+            ),
+        ),
+        TableSpec(
+            "ranks",
+            "By rank, over steps",
+            (
+                key("rank", "Rank"),
+                Column("median", "Median", _NS, "Median over the steps of this rank.", better=Better.LOWER),
+                Column("mean", "Mean", _NS, "Mean over the steps of this rank.", better=Better.LOWER),
+                Column("max", "Slowest", _NS, "This rank's slowest step."),
+                Column("slowest_step", "In step", Unit.ID, "The number of that step."),
+                Column("times_slowest", "Times slowest", Unit.COUNT, "Steps in which this rank takes longest."),
+            ),
+        ),
+        TableSpec(
+            "per_step",
+            "By rank and step",
+            (key("rank", "Rank"), key("step", "Step"), Column("time", "Step time", _NS, "Length of the step's window.")),
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        steps = trace.steps
+        frame = pd.DataFrame({"step": steps["number"], "start": steps["start"], "time": steps["end"] - steps["start"]})
+        return {"per_step": frame}
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        every = frames["per_step"]
+        slowest = every.loc[every.groupby("step")["time"].idxmax()].sort_values("step")
+        by_step, by_rank = every.groupby("step")["time"], every.groupby("rank")["time"]
+        quantile = by_step.quantile([0.05, 0.5, 0.95]).unstack()  # noqa: PD010  two levels to columns
+        steps = pd.DataFrame(
+            {
+                "step": slowest["step"].to_numpy(),
+                "start": (every.groupby("step")["start"].min() - job.zero_ns).to_numpy(),
+                "slowest": slowest["time"].to_numpy(),
+                "slowest_rank": slowest["rank"].to_numpy(),
+                "median": quantile[0.5].to_numpy(),
+                "p5": quantile[0.05].to_numpy(),
+                "p95": quantile[0.95].to_numpy(),
+            }
+        )
+        ranks = by_rank.agg(["median", "mean", "max"]).reset_index()
+        ranks["slowest_step"] = every.loc[by_rank.idxmax(), "step"].to_numpy()
+        counts = slowest["rank"].value_counts() if every["rank"].nunique() > 1 else pd.Series(dtype="int64")
+        ranks["times_slowest"] = ranks["rank"].map(counts).fillna(0).astype("int64")
+        return {"summary": _summary(steps["slowest"].to_numpy()), "steps": steps, "ranks": ranks, "per_step": _cut(every)}
+
+    def facts(self, frames: Frames) -> Iterator[Fact]:
+        row = frames["summary"].iloc[0]
+        count = int(row["steps"])
+        spread = f"p95 {text(row['p95'], _NS)} · {count} steps" if count > 1 else "1 step"
+        yield Fact("step_time", "step time", row["median"], _NS, spread, f"Median over the steps. {_SLOWEST}", Better.LOWER)
+        ranks = frames["ranks"]
+        if len(ranks) > 1:
+            worst = ranks.loc[ranks["median"].idxmax()]
+            over = f"+{text(worst['median'] - ranks['median'].median(), _NS)} over the median rank"
+            words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
+            yield Fact("slowest_rank", "slowest rank", float(worst["rank"]), Unit.ID, over, words)
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        steps, ranks = every_nth(frames["steps"], "step"), frames["ranks"]
+        if len(steps) > 1:
+            yield _over_steps(steps, several=len(ranks) > 1)
+        if len(ranks) > 1 and len(steps) > 1:
+            yield rank_heatmap("heatmap", "Step time by rank and step", frames["per_step"], "step", "time",
+                               x_label="step", caption="A bright row is a slow rank, a bright column a slow step.")  # fmt: skip
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        shown, there = frames["per_step"]["rank"].nunique(), len(frames["ranks"])
+        if shown < there:
+            yield f"The table by rank and step holds the {shown} slowest of {there} ranks."
+
+
+def _summary(times: np.ndarray) -> pd.DataFrame:
+    p5, median, p95 = np.percentile(times, [5, 50, 95])
+    return pd.DataFrame([{"steps": len(times), "median": median, "mean": times.mean(), "p5": p5, "p95": p95,
+                          "min": times.min(), "max": times.max()}])  # fmt: skip
+
+
+def _over_steps(steps: pd.DataFrame, *, several: bool) -> Chart:
+    if not several:
+        return Chart("steps", "Step time", Mark.LINE, steps, "step", "slowest", x_label="step", y_label="step time",
+                     caption="Length of each step on the only rank.")  # fmt: skip
+    middle = steps[["step", "median", "p5", "p95"]].rename(columns={"median": "time"}).assign(series="median")
+    slow = steps[["step", "slowest"]].rename(columns={"slowest": "time"}).assign(series="slowest rank")
+    long = pd.concat([middle, slow], ignore_index=True)
+    return Chart("steps", "Step time over ranks", Mark.LINE, long, "step", "time", "series", low="p5", high="p95",
+                 x_label="step", y_label="step time",
+                 caption="Median over the ranks with the band from p5 to p95, and the slowest rank of each step.")  # fmt: skip
+
+
+def _cut(every: pd.DataFrame) -> pd.DataFrame:
+    """The slowest ranks, as many as the table may hold."""
+    if len(every) <= _MOST_ROWS:
+        return every
+    worst = every.groupby("rank")["time"].max().sort_values(ascending=False).index
+    return every[every["rank"].isin(worst[: max(1, _MOST_ROWS * len(worst) // len(every))])]

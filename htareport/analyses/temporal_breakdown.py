@@ -1,0 +1,202 @@
+"""Where each GPU's time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import intervals
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import by_rank, every_nth, rank_labels
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+PARTS = {
+    "compute": "compute",
+    "exposed_comm": "exposed communication",
+    "exposed_memory": "exposed memory",
+    "idle": "idle",
+}
+_NS = Unit.NANOSECONDS
+_PART_HELP = {
+    "compute": "Time in which at least one compute kernel runs.",
+    "exposed_comm": "Time in which a communication kernel runs and no compute kernel does.",
+    "exposed_memory": "Time in which a copy or fill runs, and neither compute nor communication.",
+    "idle": "Time in which nothing runs on the device.",
+}
+_BETTER = {"compute": None, "exposed_comm": Better.LOWER, "exposed_memory": Better.LOWER, "idle": Better.LOWER}
+_MOST_STEP_ROWS = 20_000
+
+
+def _parts() -> tuple[Column, ...]:
+    return tuple(Column(n, t.capitalize(), _NS, _PART_HELP[n], better=_BETTER[n]) for n, t in PARTS.items())
+
+
+def _shares(of: str) -> tuple[Column, ...]:
+    return tuple(Column(f"{n}_share", f"{t.capitalize()} %", Unit.RATIO, f"{t.capitalize()} as a share of {of}.",
+                        better=_BETTER[n]) for n, t in PARTS.items())  # fmt: skip
+
+
+class TemporalBreakdown(Analysis):
+    """How each GPU spends its time: computing, waiting for communication or copies that nothing hides, or idle.
+
+    ## How it is computed
+    Device work is kernels, copies and fills, by category. Each class (compute, communication, memory) is merged into a
+    set of intervals, so that work on several streams counts once. Time belongs to compute where any compute kernel
+    runs, else to communication, else to memory, else it is idle: the four parts add up exactly. The span lasts from
+    the first start to the last end of device work; per step the window is that of the step, and the parts add up to
+    the step time. Captures of one rank are pooled; the time between them counts for nothing.
+
+    ## What to do
+    - Idle: the host is late. See idle time by cause.
+    - Exposed communication: overlap it with compute, send less, or look for a rank that comes late.
+    - Exposed memory: pin host memory and copy ahead on another stream.
+    - Mostly compute: the kernels themselves are the place to look.
+    """
+
+    title = "Temporal breakdown"
+    group = Group.TIME
+    order = 10
+    requires = frozenset({Capability.GPU})
+    tables = (
+        TableSpec(
+            "ranks",
+            "By rank and device",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                Column("span", "Span", _NS, "From the first start to the last end of device work, captures pooled."),
+                *_parts(),
+                *_shares("the span"),
+                Column("busy", "Busy", _NS, "Time in which anything runs on the device."),
+                Column("comm", "Communication", _NS, "Time in which a communication kernel runs, hidden or not."),
+                Column("memory", "Memory", _NS, "Time in which a copy or fill runs, hidden or not."),
+                Column("overlap", "Overlap", _NS, "Time in which communication and compute run at once."),
+                Column("num_device_events", "Device events", Unit.COUNT, "Kernels, copies and fills."),
+            ),
+        ),
+        TableSpec(
+            "steps",
+            "By step, mean over ranks and devices",
+            (key("step", "Step"), Column("time", "Step time", _NS, "Length of the step's window."), *_parts()),
+        ),
+        TableSpec(
+            "per_step",
+            "By rank, device and step",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                key("step", "Step"),
+                Column("time", "Step time", _NS, "Length of the step's window on this rank."),
+                *_parts(),
+            ),
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        ranks, steps = [], []
+        for device, events in trace.devices.items():
+            sets = {
+                "busy": trace.busy(events),
+                "compute": trace.busy(events, "compute"),
+                "comm": trace.busy(events, "comm"),
+                "memory": trace.busy(events, "memory"),
+                "compute_or_comm": trace.busy(events, "compute", "comm"),
+            }
+            ranks.append({"device": device, **_row(events, sets)})
+            steps.append(_steps(trace.steps, sets).assign(device=device))
+        return {"ranks": pd.DataFrame(ranks), "per_step": pd.concat(steps, ignore_index=True)}
+
+    def without(self, trace: RankTrace) -> Frames:
+        del trace
+        zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events"), 0)
+        return {"ranks": pd.DataFrame([{"device": None, **zero}]), "per_step": _steps(_NO_STEPS, {}).assign(device=None)}
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        ranks, per_step = frames["ranks"], frames["per_step"]
+        span = ranks["span"].where(ranks["span"] > 0).astype("float64")
+        ranks = ranks.assign(**{f"{part}_share": ranks[part] / span for part in PARTS})
+        steps = per_step.groupby("step")[["time", *PARTS]].mean().round().astype("int64").reset_index()
+        if len(per_step) > _MOST_STEP_ROWS:
+            worst = per_step.groupby(["rank"])["time"].max().sort_values(ascending=False).index
+            kept = worst[: max(1, _MOST_STEP_ROWS * len(worst) // len(per_step))]
+            per_step = per_step[per_step["rank"].isin(kept)]
+        return {"ranks": ranks, "steps": steps, "per_step": per_step, "shares": _overall(ranks, frames["per_step"])}
+
+    def facts(self, frames: Frames) -> Iterator[Fact]:
+        row = frames["shares"].iloc[0]
+        for part in ("compute", "exposed_comm", "idle"):
+            words = f"{_PART_HELP[part]} As a share of {row['of']}, over all ranks and devices."
+            label = {"compute": "GPU computing", "exposed_comm": "exposed communication", "idle": "GPU idle"}[part]
+            better = _BETTER[part] or Better.HIGHER
+            yield Fact(f"{part}_share", label, row[part], Unit.RATIO, f"of {row['of']}", words, better)
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        steps, ranks = frames["steps"], frames["ranks"]
+        if len(steps):
+            shown = every_nth(steps, "step")
+            long = shown.melt("step", list(PARTS), var_name="part", value_name="value").replace({"part": PARTS})
+            yield Chart("steps", "Where each step goes", Mark.STACKED_BAR, long, "step", "value", "part", x_label="step",
+                        caption="Mean over ranks and devices; the parts add up to the step time.")  # fmt: skip
+        with_work = ranks[ranks["span"] > 0]
+        yield by_rank("ranks", "Where each rank's time goes", with_work, PARTS,
+                      caption="Over the whole window, from the first to the last device event of the rank.")  # fmt: skip
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        ranks = frames["ranks"]
+        if len(empty := ranks[ranks["span"] == 0]):
+            yield f"No device work was recorded on rank {', '.join(rank_labels(empty).head(10))}."
+
+
+_NO_STEPS = pd.DataFrame({"number": [], "start": [], "end": [], "capture": []}, dtype="int64")
+
+
+def _row(events: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> dict[str, Any]:
+    """Times of one device over all captures, in ns."""
+    by_capture = events.groupby("capture")
+    span = int((by_capture["end"].max() - by_capture["ts"].min()).sum())
+    total = {name: sum(map(intervals.total, parts)) for name, parts in sets.items()}
+    return {
+        "span": span,
+        "compute": total["compute"],
+        "exposed_comm": total["compute_or_comm"] - total["compute"],
+        "exposed_memory": total["busy"] - total["compute_or_comm"],
+        "idle": span - total["busy"],
+        "busy": total["busy"],
+        "comm": total["comm"],
+        "memory": total["memory"],
+        "overlap": total["compute"] + total["comm"] - total["compute_or_comm"],
+        "num_device_events": len(events),
+    }
+
+
+def _steps(steps: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> pd.DataFrame:
+    """The parts of each step of one device, in ns."""
+    start, end, capture = (steps[name].to_numpy() for name in ("start", "end", "capture"))
+    within = {name: np.zeros(len(steps), np.int64) for name in ("busy", "compute", "compute_or_comm")}
+    for name, covered in within.items():
+        for number, union in enumerate(sets.get(name, ())):
+            mine = capture == number
+            covered[mine] = intervals.covered(union, start[mine], end[mine])
+    return pd.DataFrame(
+        {
+            "step": steps["number"].to_numpy(),
+            "time": end - start,
+            "compute": within["compute"],
+            "exposed_comm": within["compute_or_comm"] - within["compute"],
+            "exposed_memory": within["busy"] - within["compute_or_comm"],
+            "idle": end - start - within["busy"],
+        }
+    )
+
+
+def _overall(ranks: pd.DataFrame, per_step: pd.DataFrame) -> pd.DataFrame:
+    """The parts as shares over everything: of step time where there are steps, else of the span."""
+    source, whole, of = (per_step, "time", "step time") if len(per_step) else (ranks, "span", "the recorded span")
+    total = float(source[whole].sum())
+    shares = {part: float(source[part].sum()) / total if total else None for part in PARTS}
+    return pd.DataFrame([{**shares, "of": of}])

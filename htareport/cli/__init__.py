@@ -1,0 +1,171 @@
+"""The command line: options in, files and exit status out.
+
+Architecture invariants: nothing heavy is imported before a command runs, so that `--help` is instant; bad input ends
+in one sentence and an exit status, never in a traceback. Exit status: 0 done, 2 wrong usage, 3 nothing could be read,
+4 written but incomplete, 5 an output failed, 130 interrupted; 1 is a fault of htareport itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from htareport.cli import console
+from htareport.errors import HtaReportError
+
+EXIT_INTERNAL, EXIT_OUTPUT, EXIT_INTERRUPTED = 1, 5, 130
+
+DESCRIPTION = "Reports from PyTorch profiler (Kineto) traces of one run: one file per rank in, one HTML page out."
+EPILOG = """\
+examples:
+  htareport report traces/                        writes report.html
+  htareport report traces/ -o run7.html -o run7.json --title "Run 7"
+  htareport explain temporal_breakdown            what it computes, its columns and options
+  htareport validate traces/                      what is in the files, and what is missing for what
+
+exit status:
+  0 done   2 wrong usage   3 nothing could be read   4 written, but a trace file could not be used or a section
+  failed (0 with --allow-partial)   5 an output could not be written   130 interrupted
+"""
+TRACES_HELP = (
+    "folder of trace files (those directly inside; only if there are none, those below it), one file, or a quoted "
+    "pattern such as 'runs/*/rank*.json.gz'. Plain or compressed: the content decides"
+)
+REPORT_EPILOG = """\
+examples:
+  htareport report traces/
+  htareport report traces/ -o summary.md -o tables.csv.zip --ranks 0-7 --steps complete
+  htareport report traces/ -o - --only temporal_breakdown,step_time -q
+  htareport report traces/ --set kernel_breakdown.num_kernels=20 --config htareport.toml
+  htareport report report.json -o report.html     a saved report again, without its traces
+
+htareport.toml holds the same options; the command line wins:
+  [report]
+  title = "Nightly"
+  output = ["report.html", "report.json"]
+  steps = "complete"
+  [set.kernel_breakdown]
+  num_kernels = 20
+"""
+VALIDATE_EPILOG = "Exit status: 0 every file can be used, 4 some cannot, 3 none can."
+
+
+class _Parser(argparse.ArgumentParser):
+    """Keeps the line breaks of examples; options are written in full, so that later ones cannot break a script."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+
+
+class _Version(argparse.Action):
+    """As argparse's own, but the version is looked up only when asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        from htareport import __version__
+
+        console.out(f"htareport {__version__}")
+        parser.exit()
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    made = _Parser(prog="htareport", description=DESCRIPTION, epilog=EPILOG)
+    made.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    _add_report(commands)
+    explain = commands.add_parser(
+        "explain", help="list the analyses, or print one with its definition, columns and options",
+        description="List the analyses by chapter, or print one: definition, options, needs, tables and columns.",
+    )  # fmt: skip
+    explain.add_argument("name", metavar="NAME", nargs="?", help="an analysis, as listed without NAME")
+    validate = commands.add_parser(
+        "validate", help="check trace files and say what is missing for which analysis",
+        description="Read trace files and show what is in each, and what is missing for which analysis.",
+        epilog=VALIDATE_EPILOG,
+    )  # fmt: skip
+    validate.add_argument("source", metavar="TRACES", help=TRACES_HELP)
+    for command in (explain, validate):
+        command.set_defaults(ranks=None, jobs=None)
+    _add_reading_options(validate)
+    _add_common_options(explain, validate)
+    return made
+
+
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser(
+        "report", help="analyse the traces of one run and write a report",
+        description="Analyse the traces of one run and write a report, or write a saved report in other formats.",
+        epilog=REPORT_EPILOG,
+    )  # fmt: skip
+    add = report.add_argument
+    add("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, .json.gz)")
+    add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .md .json .json.gz "
+        ".csv.zip (every table); - is Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
+    add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
+    _add_reading_options(report)
+    add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
+    add("--only", metavar="NAME,...", action="append", help="only these analyses (see htareport explain)")
+    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis; repeatable")
+    add("--config", metavar="FILE", help="read options from a TOML file")
+    add("--allow-partial", action="store_true", default=None, help="exit 0, not 4, if a trace file or a section failed")
+    add("--plotlyjs", metavar="FILE", help="embed this plotly.js instead of the installed plotly's (a smaller bundle)")
+    _add_common_options(report)
+
+
+def _add_reading_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--ranks", metavar="LIST", help="only these ranks, such as 0,3-5")
+    command.add_argument("-j", "--jobs", metavar="N", help="processes (default: what cores and memory allow)")
+
+
+def _add_common_options(*commands: argparse.ArgumentParser) -> None:
+    for command in commands:
+        command.add_argument("-q", "--quiet", action="store_true", help="no progress, no closing lines, only problems")
+        command.add_argument("-v", "--verbose", action="count", default=0, help="log what is done; -vv logs more")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    console.prepare()
+    made = parser()
+    try:
+        options = made.parse_args(arguments)
+    except SystemExit as end:  # argparse has printed what there is to say.
+        return int(end.code or 0)
+    if options.command is None:
+        made.print_help(sys.stderr)
+        return 2
+    if options.verbose:
+        import logging
+
+        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger("htareport").setLevel(logging.DEBUG if options.verbose > 1 else logging.INFO)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        status = importlib.import_module(f"htareport.cli.{options.command}").run(options)
+        sys.stdout.flush()
+    except HtaReportError as error:
+        console.error(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.err("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # The reader of our output has seen enough, as in `htareport … | head`.
+        console.drop_output()
+        return 0
+    except MemoryError:
+        console.error("not enough memory: fewer processes (-j 1) or fewer ranks (--ranks) need less")
+        return EXIT_OUTPUT
+    except Exception as error:  # noqa: BLE001  The last resort: users get a sentence, not a traceback.
+        console.error(f"internal error: {type(error).__name__}: {error}; please report it, with the output of -v")
+        if options.verbose:
+            import traceback
+
+            traceback.print_exc()
+        return EXIT_INTERNAL
+    return int(status)

@@ -1,0 +1,137 @@
+"""`htareport validate`: what is in each trace file, and what is missing for which analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from htareport.cli import console, reading
+from htareport.config import report_options
+from htareport.errors import NothingToReadError, TraceFileError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from htareport.trace import Capability, Trace
+
+EXIT_PARTIAL = 4
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found in the files of one rank; `errors` name those that cannot be used."""
+
+    rank: int
+    size: int = 0
+    events: int | None = None  # None: no file can be used.
+    devices: int = 0
+    steps: int = 0
+    capabilities: frozenset[Capability] = frozenset()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def run(arguments: Namespace) -> int:
+    """Print the tables; return the exit status."""
+    given = {name: getattr(arguments, name) for name in ("ranks", "jobs") if getattr(arguments, name) is not None}
+    options = report_options(given)
+    trace = reading.open_trace(arguments.source, options.ranks)
+    with (
+        reading.executor(trace, options.jobs) as executor,
+        console.progress(trace.label, quiet=arguments.quiet) as progress,
+    ):
+        checked = list[Checked]()
+        for each in _check_all(trace, executor):
+            checked.append(each)
+            if progress:
+                progress(len(checked), len(trace.files), f"rank {each.rank}")
+    checked.sort(key=lambda each: each.rank)
+    return _print(trace, checked)
+
+
+def check(rank: int, paths: Path | tuple[Path, ...]) -> Checked:
+    """Read one rank. Never raises: it runs in another process."""
+    from htareport.trace import RankTrace
+
+    try:
+        found = RankTrace.load(rank, paths)
+        return Checked(
+            rank,
+            size=sum(capture.size for capture in found.captures),
+            events=len(found.events),
+            devices=len(found.devices),
+            steps=len(found.steps),
+            capabilities=found.capabilities,
+            warnings=tuple(found.warnings),
+            errors=tuple(f"{name}: {reason}" for name, reason in found.problems),
+        )
+    except TraceFileError as error:
+        return Checked(rank, errors=(str(error) if isinstance(paths, tuple) else f"{paths.name}: {error}",))
+    except Exception as error:  # noqa: BLE001  A fault of ours with one file shall not hide the others.
+        return Checked(rank, errors=(f"rank {rank}: internal error: {type(error).__name__}: {error}",))
+
+
+def _check_all(trace: Trace, executor: Executor | None) -> Iterator[Checked]:
+    if executor is None:
+        yield from (check(rank, paths) for rank, paths in trace.files.items())
+        return
+    futures = {executor.submit(check, rank, paths): rank for rank, paths in trace.files.items()}
+    for future in as_completed(futures):
+        try:
+            yield future.result()
+        except Exception as error:  # noqa: BLE001  A worker that was killed, most often for memory.
+            rank = futures[future]
+            yield Checked(rank, errors=(f"rank {rank}: its process ended: {error} (fewer, -j, need less memory)",))
+
+
+def _print(trace: Trace, checked: Sequence[Checked]) -> int:
+    rows = [_row(each, trace.files[each.rank]) for each in checked]
+    console.table(("rank", "file", "size", "events", "devices", "steps", "usable"), rows, frozenset({0, 2, 3, 4, 5}))
+    usable = [each for each in checked if each.events is not None]
+    if usable:
+        _print_missing(usable)
+    errors = [f"{name}: {reason}" for name, reason in trace.unusable]
+    errors += [text for each in checked for text in each.errors]
+    warnings = [*trace.warnings, *(text for each in checked for text in each.warnings)]
+    warnings += [f"{name} left out: {reason}" for name, reason in trace.left_out]
+    console.problems(errors, list(dict.fromkeys(warnings)), limit=None)
+    if not usable:
+        return NothingToReadError.exit_code
+    return EXIT_PARTIAL if errors else 0
+
+
+def _name(paths: Path | tuple[Path, ...]) -> str:
+    first, *others = reading.paths_of(paths)
+    return f"{first.name} and {len(others)} more" if others else first.name
+
+
+def _row(each: Checked, paths: Path | tuple[Path, ...]) -> tuple[str, ...]:
+    name = _name(paths)
+    if each.events is None:
+        return (str(each.rank), name, "", "", "", "", "no")
+    size, usable = console.size(each.size), "in part" if each.errors else "with warnings" if each.warnings else "yes"
+    counts = (f"{number:,}" for number in (each.events, each.devices, each.steps))
+    return (str(each.rank), name, size, *counts, usable)
+
+
+def _print_missing(usable: Sequence[Checked]) -> None:
+    from htareport.analyses import analysis_classes
+
+    lacking: dict[Capability, list[int]] = {}
+    needed: Mapping[str, frozenset[Capability]] = {name: each.requires for name, each in analysis_classes().items()}
+    for capability in sorted(frozenset().union(*needed.values())):
+        if ranks := [each.rank for each in usable if capability not in each.capabilities]:
+            lacking[capability] = ranks
+    console.out("")
+    if not lacking:
+        console.out("Nothing is missing: every analysis can run.")
+        return
+    rows = [
+        (", ".join(name for name, requires in needed.items() if capability in requires),
+         "all" if len(ranks) == len(usable) else console.ranks(ranks), str(capability))
+        for capability, ranks in lacking.items()
+    ]  # fmt: skip
+    console.table(("cannot run", "on ranks", "because"), rows)

@@ -1,0 +1,161 @@
+"""What `htareport report` was asked for: options of the command line over those of a TOML file.
+
+Both give text or plain values under the same names; each is read by one function here, so that a slip gets the same
+message from either.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from htareport.errors import UsageError
+
+Settings = dict[str, dict[str, str]]  # Option values by analysis and option.
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The options of `htareport report`, checked as far as they can be without traces."""
+
+    output: tuple[str, ...] = ("report.html",)
+    title: str = ""
+    ranks: frozenset[int] | None = None
+    steps: str = "all"
+    only: tuple[str, ...] = ()
+    jobs: int | None = None
+    allow_partial: bool = False
+    plotlyjs: Path | None = None
+    set: Settings = field(default_factory=Settings)
+
+
+def report_options(given: Mapping[str, Any], config: str | None = None) -> ReportOptions:
+    """Combine what the command line gave with a configuration file; the command line wins."""
+    from_file = _load(Path(config)) if config else ReportOptions()
+    values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in given.items()}
+    settings = {name: dict(options) for name, options in from_file.set.items()}
+    for name, options in values.pop("set", {}).items():
+        settings.setdefault(name, {}).update(options)
+    return ReportOptions(**{**vars(from_file), **values, "set": settings})
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `: did you mean …?` where something known is spelled alike, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f": did you mean {close[0]}?" if close else ""
+
+
+def ranks(value: Any) -> frozenset[int]:
+    """Read `0,3-5`."""
+    found = set[int]()
+    for part in str(value).split(","):
+        first, dash, last = (text.strip() for text in part.partition("-"))
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"{str(value)!r} is not a list of ranks such as 0,3-5")
+        if dash and int(last) < int(first):
+            raise ValueError(f"{part.strip()} counts backwards")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def _load(path: Path) -> ReportOptions:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {path}: {error}") from error
+    _refuse_unknown(content, ("report", "set"), path, "table")
+    options, settings = content.get("report", {}), content.get("set", {})
+    if not isinstance(options, dict) or not isinstance(settings, dict):
+        raise UsageError(f"{path}: report and set are tables: [report], [set.NAME]")
+    options = {name.replace("-", "_"): value for name, value in options.items()}
+    _refuse_unknown(options, _READERS.keys() - {"set"}, path, "key")
+    values = {name: _read(f"{path}: {name}", name, value) for name, value in options.items()}
+    return ReportOptions(**values, set=_read(f"{path}: set", "set", settings))
+
+
+def _refuse_unknown(given: Iterable[str], known: Iterable[str], path: Path, kind: str) -> None:
+    there = sorted(known)
+    for name in given:
+        if name not in there:
+            hint = did_you_mean(name, there)
+            raise UsageError(f"{path}: unknown {kind} {name!r}{hint} (there are: {', '.join(there)})")
+
+
+def _read(place: str, name: str, value: Any) -> Any:
+    try:
+        return _READERS[name](value)
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")  # noqa: TRY004  Its caller names the place of any ValueError.
+    return value
+
+
+def _outputs(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_text(each) for each in (value if isinstance(value, list) else [value])))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    texts = map(_text, value if isinstance(value, list) else [value])
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _jobs(value: Any) -> int:
+    text = str(value)
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a number of processes")
+    return int(text)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")  # noqa: TRY004
+    return value
+
+
+def _file(value: Any) -> Path:
+    path = Path(_text(value))
+    if not path.is_file():
+        raise ValueError(f"no file {path}")
+    return path
+
+
+def _settings(value: Any) -> Settings:
+    """Read a list of NAME.option=value, or tables of options by name."""
+    found = Settings()
+    if isinstance(value, dict):
+        for name, options in value.items():
+            if not isinstance(options, dict):
+                raise ValueError(f"{name} belongs into a table [set.NAME]")  # noqa: TRY004
+            found[name] = {key: str(each) for key, each in options.items()}
+        return found
+    for text in value:
+        place, equals, content = text.partition("=")
+        name, dot, option = place.strip().partition(".")
+        if not (equals and dot and name and option):
+            raise ValueError(f"{text!r} is not of the form NAME.option=value")
+        found.setdefault(name, {})[option.strip()] = content.strip()
+    return found
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "output": _outputs,
+    "title": _text,
+    "ranks": ranks,
+    "steps": str,
+    "only": _names,
+    "jobs": _jobs,
+    "allow_partial": _flag,
+    "plotlyjs": _file,
+    "set": _settings,
+}

@@ -1,0 +1,153 @@
+"""Where ranks are read: in this process or in several, and how many the machine has room for.
+
+Architecture invariants: workers never write to the terminal, not even on Ctrl-C, and never outlive their parent.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+COMPRESSION_RATIO = 17  # Of Kineto's JSON; 13 to 20 were measured.
+SMALL_INPUT = 300_000_000  # Raw bytes below which starting two processes takes as long as it saves: half a second.
+WORKER_BYTES = 150_000_000  # What a process takes before it reads anything.
+MEMORY_PER_RAW_BYTE = 0.5  # Peak of a rank over the size of its raw JSON.
+
+Result = TypeVar("Result")
+
+_COMPRESSED = {".gz", ".zst", ".zip", ".tgz"}
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def make_executor(jobs: int) -> Executor | None:
+    """Return a pool of so many processes, or None (this process) for one. Leaving its `with` early ends the workers."""
+    return None if jobs <= 1 else _Pool(jobs, mp_context=_Context(), initializer=_end_with_parent)
+
+
+def isolated(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process of its own. BrokenExecutor if that process is killed."""
+    with _Pool(1, mp_context=_Context(), initializer=_end_with_parent) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def default_jobs(rank_sizes: Sequence[int]) -> int:
+    """Return how many processes to use for ranks of these raw sizes: bound by cores, ranks and free memory."""
+    if sum(rank_sizes) < SMALL_INPUT:
+        return 1
+    jobs = min(usable_cores(), len(rank_sizes))
+    if (free := free_memory()) is not None:
+        jobs = min(jobs, int(free / (MEMORY_PER_RAW_BYTE * max(rank_sizes) + WORKER_BYTES)))
+    return max(1, jobs)
+
+
+def raw_sizes(files: Iterable[Path | tuple[Path, ...]]) -> list[int]:
+    """Estimate the bytes of each rank's JSON once unpacked. The members of an archive share its size."""
+    ranks = [[(path, _on_disk(path)) for path in ([paths] if isinstance(paths, Path) else paths)] for paths in files]
+    shares = Counter(on_disk for rank in ranks for _, on_disk in rank)
+    return [sum(_raw_size(path, on_disk) // shares[on_disk] for path, on_disk in rank) for rank in ranks]
+
+
+def _on_disk(path: Path) -> Path:
+    return next((each for each in (path, *path.parents) if each.is_file()), path)
+
+
+def _raw_size(path: Path, on_disk: Path) -> int:
+    size = on_disk.stat().st_size if on_disk.is_file() else 0
+    return size * COMPRESSION_RATIO if _COMPRESSED & {path.suffix, on_disk.suffix} else size
+
+
+def usable_cores() -> int:
+    """Return the cores this process may use: its affinity, and the quota of its container."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        cores = os.process_cpu_count() or 1
+    elif hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    for folder in _own_cgroups():
+        quota, _, period = _text(folder / "cpu.max").partition(" ")
+        if quota.isdigit() and period.isdigit():
+            cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def free_memory() -> int | None:
+    """Return the bytes this process can still take: what the machine has and its container allows. None: unknown."""
+    bounds = [1024 * kilobytes for kilobytes in _numbers(Path("/proc/meminfo"), "MemAvailable:")]
+    for folder in _own_cgroups():
+        limit, used = _text(folder / "memory.max"), _text(folder / "memory.current")
+        if limit.isdigit() and used.isdigit():
+            bounds.append(int(limit) - int(used) + sum(_numbers(folder / "memory.stat", "inactive_file")))
+    limit, used = (_text(_CGROUPS / "memory" / f"memory.{name}_in_bytes") for name in ("limit", "usage"))  # cgroups v1
+    if limit.isdigit() and used.isdigit():
+        bounds.append(int(limit) - int(used))
+    return max(0, min(bounds)) if bounds else None
+
+
+def _own_cgroups() -> Iterator[Path]:
+    """Yield the folders whose limits hold for this process (cgroups v2), its own first."""
+    own = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), None)
+    if own is not None:
+        folder = _CGROUPS / own.lstrip("/")
+        yield from (each for each in (folder, *folder.parents) if each.is_relative_to(_CGROUPS))
+
+
+def _numbers(path: Path, label: str) -> list[int]:
+    lines = map(str.split, _text(path).splitlines())
+    return [int(line[1]) for line in lines if line[:1] == [label]]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+
+
+class _Worker(SpawnProcess):
+    def start(self) -> None:
+        """Start with SIGINT blocked: Ctrl-C reaches the whole group, and only the parent shall answer."""
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            super().start()
+            return
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Context(SpawnContext):
+    Process = _Worker
+
+
+class _Pool(ProcessPoolExecutor):
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:  # noqa: PYI036  Passed on.
+        if kind is not None:
+            for child in multiprocessing.active_children():
+                if isinstance(child, _Worker):
+                    child.terminate()
+        return super().__exit__(kind, *rest)
+
+
+def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
+    """Run one task in a process of its own. BrokenExecutor if that process is killed."""
+    with _Pool(1, mp_context=_Context(), initializer=_end_with_parent) as pool:
+        return pool.submit(task, *arguments).result()

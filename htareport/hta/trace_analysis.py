@@ -1,0 +1,269 @@
+"""`TraceAnalysis`: what HTA's class of that name answers, as DataFrames in µs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htareport.analyses import kernel_stats
+from htareport.analyses.base import Analysis, Frames, Job
+from htareport.analyses.comm_overlap import CommOverlap
+from htareport.analyses.idle_time import IdleTime
+from htareport.analyses.kernel_breakdown import KernelBreakdown, exclusive_times
+from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.errors import NothingToReadError, TraceFileError
+from htareport.report import concat
+from htareport.trace import ALL, RankTrace, Trace, Window
+
+_PER_US = 1000.0
+_TYPES = {"compute": "COMPUTATION", "comm": "COMMUNICATION", "memory": "MEMORY"}
+_TIMES = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
+_MORE_TIMES = {"p50": "p50 (us)", "p95": "p95 (us)"}
+
+
+class TraceAnalysis:
+    """Analyses of one run, under HTA's names and parameters. All times in the returned frames are µs.
+
+    `trace_files` is {rank: file or files}, a list of files, or None for all traces of the folder `trace_dir`.
+    `include_last_profiler_step=False` leaves out GPU work that is launched in or after each rank's last profiler step.
+    """
+
+    def __init__(
+        self,
+        trace_files: Mapping[int, str] | Sequence[str] | None = None,
+        trace_dir: str | Path = "/tmp/trace",  # noqa: S108  HTA's default
+        include_last_profiler_step: bool = True,  # noqa: FBT001, FBT002  HTA's signature, and so below
+        salvage: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Load every rank. NothingToReadError if there is none; a rank that cannot be read is warned of."""
+        if salvage:
+            raise NotImplementedError("salvage: files that end early cannot be read in part yet")
+        self.trace = Trace.open(_within(trace_dir, trace_files) if trace_files is not None else trace_dir)
+        window = ALL if include_last_profiler_step else Window(without_last_step=True)
+        self._ranks: dict[int, RankTrace] = {}
+        problems = [f"{name}: not used: {reason}" for name, reason in self.trace.unusable]
+        for rank, files in self.trace.files.items():
+            try:
+                self._ranks[rank] = RankTrace.load(rank, files, window)
+                problems += [f"{name}: not used: {reason}" for name, reason in self._ranks[rank].problems]
+            except TraceFileError as error:
+                problems.append(f"{_names(files)}: not used: {error} (rank {rank} is missing)")
+        if not self._ranks:
+            raise NothingToReadError("; ".join(problems))
+        for problem in problems:
+            warnings.warn(problem, stacklevel=2)
+
+    def rank(self, rank: int) -> RankTrace:
+        """Return one rank's events and derived tables. KeyError names the ranks there are."""
+        if rank not in self._ranks:
+            raise KeyError(f"no rank {rank}; there are {sorted(self._ranks)}")
+        return self._ranks[rank]
+
+    def _chosen(self, ranks: Iterable[int] | None) -> list[RankTrace]:
+        return list(self._ranks.values()) if ranks is None else [self.rank(rank) for rank in ranks]
+
+    def _frames(self, analysis: Analysis, ranks: Iterable[int] | None = None) -> Frames:
+        """The combined frames of an analysis over some ranks; those that lack what it needs have empty rows."""
+        traces = self._chosen(ranks)
+        parts: list[Frames] = []
+        for trace in traces:
+            lacking = analysis.requires - trace.capabilities
+            frames = analysis.without(trace) if lacking else analysis.map(trace)
+            if frames is not None:
+                parts.append({name: frame.assign(rank=trace.rank) for name, frame in frames.items()})
+        if not parts:
+            return {}
+        starts = [trace.start_ns for trace in traces if trace.start_ns is not None]
+        job = Job(tuple(t.rank for t in traces), min(starts, default=0), any(len(t.steps) for t in traces))
+        return analysis.combine({name: concat([p[name] for p in parts]) for name in parts[0]}, job)
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def get_profiler_steps(self) -> list[int]:
+        """Numbers of the profiler steps on any rank, in order."""
+        return sorted({number for trace in self._ranks.values() for number in trace.steps["number"].tolist()})
+
+    # --- breakdowns -------------------------------------------------------------------------
+
+    def get_temporal_breakdown(self, visualize: bool = False) -> pd.DataFrame:  # noqa: FBT001, FBT002
+        """Compute, communication, memory and idle time by rank and device. Percentages are of the span."""
+        analysis = TemporalBreakdown()
+        frames = self._frames(analysis)
+        table, out = frames["ranks"], pd.DataFrame()
+        out["rank"] = table["rank"]
+        non_compute = table["exposed_comm"] + table["exposed_memory"]
+        parts = {"idle": table["idle"], "compute": table["compute"], "non_compute": non_compute}
+        for name, values in parts.items():
+            out[f"{name}_time(us)"] = values / _PER_US
+        out["kernel_time(us)"] = table["span"] / _PER_US
+        span = table["span"].astype("float64")
+        for name, values in parts.items():
+            out[f"{name}_time_pctg"] = (100 * values / span.where(span > 0)).round(2)
+        out["device"] = table["device"]
+        for name in ("busy", "comm", "memory", "exposed_comm", "exposed_memory", "overlap"):
+            out[f"{name}_time(us)"] = table[name] / _PER_US
+        out["num_device_events"] = table["num_device_events"]
+        self._show(analysis, frames, "ranks", visualize=visualize)
+        return out
+
+    def get_comm_comp_overlap(self, visualize: bool = False) -> pd.DataFrame:  # noqa: FBT001, FBT002
+        """Share of communication time that is hidden under compute, by rank and device; NaN without communication."""
+        analysis = CommOverlap()
+        frames = self._frames(analysis)
+        table = frames["ranks"]
+        self._show(analysis, frames, "ranks", visualize=visualize)
+        return pd.DataFrame(
+            {
+                "rank": table["rank"],
+                "comp_comm_overlap_pctg": (100 * table["ratio"]).round(2),
+                "device": table["device"],
+                "comm_time(us)": table["comm"] / _PER_US,
+                "overlap_time(us)": table["overlap"] / _PER_US,
+                "exposed_comm_time(us)": table["exposed"] / _PER_US,
+            }
+        )
+
+    def get_gpu_kernel_breakdown(  # noqa: PLR0913  HTA's signature
+        self,
+        visualize: bool = False,  # noqa: FBT001, FBT002
+        duration_ratio: float = 0.8,
+        num_kernels: int = 10,
+        include_memory_kernels: bool = True,  # noqa: FBT001, FBT002
+        image_renderer: str = "",
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Time by set of classes that run at once, over all ranks; and statistics of single calls by kernel and rank.
+
+        The second frame holds the top of each class on each rank (see KernelBreakdown), the rest as "others".
+        """
+        types = [exclusive_times(t, with_memory=include_memory_kernels) for t in self._ranks.values()]
+        summed = pd.concat(types).groupby("type", sort=False)["time"].sum()
+        summed = summed[summed > 0].sort_values(ascending=False, kind="stable")
+        first = pd.DataFrame({"kernel_type": list(summed.index), "sum": summed.to_numpy() / _PER_US})
+        first["percentage"] = (100 * first["sum"] / max(first["sum"].sum(), 1e-9)).round(1)
+        parts = [_top_kernels(t, duration_ratio, num_kernels) for t in self._ranks.values()]
+        kernels = concat([*parts, _NO_KERNELS]) if parts else _NO_KERNELS
+        if not include_memory_kernels:
+            kernels = kernels[kernels["kind"] != "memory"]
+        second = pd.DataFrame({"name": kernels["name"]})
+        for column, label in _TIMES.items():
+            second[label] = kernels[column] / _PER_US
+        second["kernel_type"], second["rank"] = kernels["kind"].map(_TYPES), kernels["rank"]
+        second["count"] = kernels["count"]
+        for column, label in _MORE_TIMES.items():
+            second[label] = kernels[column] / _PER_US
+        if visualize:
+            analysis = KernelBreakdown(num_kernels=num_kernels, duration_ratio=duration_ratio)
+            self._show(analysis, self._frames(analysis), "top", visualize=True, renderer=image_renderer)
+        return first, second.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
+
+    def get_idle_time_breakdown(  # noqa: PLR0913  HTA's signature
+        self,
+        ranks: list[int] | None = None,
+        streams: list[int] | None = None,
+        visualize: bool = False,  # noqa: FBT001, FBT002
+        visualize_pctg: bool = True,  # noqa: FBT001, FBT002, ARG002  HTA's name; the chart shows time
+        show_idle_interval_stats: bool = False,  # noqa: FBT001, FBT002
+        consecutive_kernel_delay: float = 30,
+    ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Idle time of each stream by cause, and statistics of the gaps if asked for.
+
+        `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time.
+        """
+        analysis = IdleTime(consecutive_kernel_delay=float(consecutive_kernel_delay))
+        frames = self._frames(analysis, ranks)
+        if not frames:
+            empty = pd.DataFrame(columns=[*_IDLE_COLUMNS, "device", "count"])
+            return empty, empty.copy() if show_idle_interval_stats else None
+        idle, gaps = frames["streams"], frames["intervals"]
+        if streams is not None:
+            idle, gaps = idle[idle["stream"].isin(streams)], gaps[gaps["stream"].isin(streams)]
+        self._show(analysis, frames, "streams", visualize=visualize)
+        table = pd.DataFrame(
+            {
+                "rank": idle["rank"],
+                "stream": idle["stream"],
+                "idle_category": idle["category"],
+                "idle_time": idle["idle"] / _PER_US,
+                "idle_time_ratio": idle["ratio"],
+                "device": idle["device"],
+                "count": idle["count"],
+            }
+        ).reset_index(drop=True)
+        return table, _interval_statistics(gaps) if show_idle_interval_stats else None
+
+    # --- charts -----------------------------------------------------------------------------
+
+    def _show(self, analysis: Analysis, frames: Frames, chart: str, *, visualize: bool, renderer: str = "") -> None:
+        """Show a chart of the report, as a Plotly figure."""
+        if not visualize:
+            return
+        from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
+
+        found = next((each for each in analysis.charts(frames) if each.name == chart), None)
+        if found is not None:
+            figure(found).show(renderer=renderer or None)
+
+
+_IDLE_COLUMNS = ("rank", "stream", "idle_category", "idle_time", "idle_time_ratio")
+_NO_KERNELS = pd.DataFrame(
+    {name: [] for name in ("name", "kind", "rank", "count", *_TIMES, *_MORE_TIMES)}, dtype="float64"
+)
+
+
+def _top_kernels(trace: RankTrace, ratio: float, most: int) -> pd.DataFrame:
+    """Exact statistics of a rank's top kernels by class, with the single calls of the rest pooled as "others"."""
+    if not len(trace.device_events):
+        return _NO_KERNELS
+    table = kernel_stats.by_name(trace)
+    shown = table[kernel_stats.top_names(table, most, ratio)]
+    events = trace.device_events
+    rest = events[~events["name"].isin(shown["name"])]
+    others = [
+        {"name": "others", "kind": kind, **_statistics(durations.to_numpy())}
+        for kind, durations in rest.groupby("kind", observed=True)["dur"]
+    ]
+    return pd.concat([shown, pd.DataFrame(others)], ignore_index=True).assign(rank=trace.rank)
+
+
+def _statistics(durations: np.ndarray[Any, Any]) -> dict[str, float]:
+    p50, p95 = np.percentile(durations, [50, 95])
+    return {
+        "count": len(durations),
+        "sum": durations.sum(),
+        "mean": durations.mean(),
+        "min": durations.min(),
+        "max": durations.max(),
+        "std": durations.std(ddof=1) if len(durations) > 1 else 0.0,
+        "p50": p50,
+        "p95": p95,
+    }
+
+
+def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
+    """HTA's frame of gap statistics, with gaps above zero only."""
+    names = {"mean": "mean", "std": "std", "min": "min", "p25": "25%", "p50": "50%", "p75": "75%", "max": "max"}
+    out = gaps[["rank", "stream", "count"]].copy()
+    for column, label in names.items():
+        out[label] = gaps[column] / _PER_US
+    out["device"] = gaps["device"]
+    return out.set_index(pd.Index(gaps["category"], name="idle_category"))
+
+
+def _within(folder: str | Path, files: Mapping[int, str] | Sequence[str]) -> Any:
+    """File names that are not absolute are those of the folder, as in HTA."""
+    def placed(name: str) -> Path:
+        path = Path(name)
+        return path if path.is_absolute() or path.exists() else Path(folder) / path
+
+    if isinstance(files, Mapping):
+        return {rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name)) for rank, name in files.items()}
+    return [placed(name) for name in files]
+
+
+def _names(files: Path | tuple[Path, ...]) -> str:
+    return files.name if isinstance(files, Path) else ", ".join(path.name for path in files)

@@ -1,0 +1,72 @@
+"""The answer in a sentence, from the key numbers of the sections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from htareport.report import Fact, Section, Unit
+from htareport.trace.summary import RankFacts
+from htareport.units import text
+
+_WORTH_SAYING = 0.005  # Shares below this are left out of the sentence.
+_CLOSE = 0.02  # A slowest rank this little over the median is not named.
+
+
+def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
+    """Say what a step takes, where its time goes and who is slowest, as far as the run tells."""
+    facts = {fact.name: fact for section in sections for fact in section.facts}
+    tables = {section.name: section for section in sections}
+    parts = [_duration(facts, ranks), *_shares(facts), *_slowest(facts, tables), *_host_only(facts)]
+    return " ".join(part for part in parts if part)
+
+
+def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts]) -> str:
+    if step := facts.get("step_time"):
+        return f"{text(step.value, Unit.NANOSECONDS)} per step:" if "compute_share" in facts else (
+            f"{text(step.value, Unit.NANOSECONDS)} per step on the host.")  # fmt: skip
+    starts = [each.start_ns for each in ranks if each.start_ns is not None]
+    ends = [each.end_ns for each in ranks if each.end_ns is not None]
+    recorded = text(max(ends) - min(starts), Unit.NANOSECONDS) if starts else "Nothing"
+    return f"{recorded} recorded, without steps:" if "compute_share" in facts else f"{recorded} recorded, without steps."
+
+
+def _shares(facts: dict[str, Fact]) -> list[str]:
+    compute, comm, idle = (facts.get(f"{name}_share") for name in ("compute", "exposed_comm", "idle"))
+    if not compute or not comm or not idle or compute.value is None or comm.value is None or idle.value is None:
+        return []
+    shares = [(compute.value, "computing"), (comm.value, "exposed communication"), (idle.value, "GPU idle")]
+    memory = 1 - compute.value - comm.value - idle.value
+    shares.append((memory, "exposed copies"))
+    said = [f"{_percent(v)} {words}" for v, words in shares if v >= _WORTH_SAYING]
+    cause = facts.get("host_wait_share")
+    if cause and cause.value is not None and idle.value >= _WORTH_SAYING:
+        where = next(i for i, part in enumerate(said) if part.endswith("GPU idle"))
+        said[where] += f" ({_percent(cause.value)} of it because the host launches late)"
+    return [f"{', '.join(said)}."]
+
+
+def _percent(share: float) -> str:
+    """Whole percents: a sentence wants no decimals, and the table has them."""
+    return text(round(share, 2), Unit.RATIO)
+
+
+def _slowest(facts: dict[str, Fact], sections: dict[str, Section]) -> list[str]:
+    fact = facts.get("slowest_rank")
+    if not fact or fact.value is None:
+        return []
+    ranks = sections["step_time"].table("ranks")
+    median = float(ranks["median"].median())
+    over = float(ranks["median"].max()) - median
+    if over < _CLOSE * median:
+        return []
+    return [f"Rank {int(fact.value)} is slowest (+{text(over, Unit.NANOSECONDS)})."]
+
+
+def _host_only(facts: dict[str, Fact]) -> list[str]:
+    top = facts.get("top_operator_share")
+    if "compute_share" in facts:
+        return []
+    said = ["No GPU activity was recorded."]
+    if top and top.value is not None:
+        said.append(f"{top.detail} takes {_percent(top.value)} of the host operators' time.")
+    return said

@@ -1,0 +1,112 @@
+"""Report → files and notebook cells. A renderer reads the report and nothing else; the suffix picks it.
+
+Importing this package is cheap: jinja2 and plotly load when something is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+from htareport.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from htareport.report import Report, Section
+
+__all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write"]
+
+SUFFIXES = (".html", ".md", ".json", ".json.gz", ".csv.zip")
+
+
+def suffix_of(path: str | Path) -> str:
+    """Return which of SUFFIXES a file name ends with. UsageError, naming them, if none."""
+    name = Path(path).name.lower()
+    found = max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len, default="")
+    if not found:
+        raise UsageError(f"{path}: no known suffix; a report can be written as {', '.join(SUFFIXES)}")
+    return found
+
+
+def prepare(plotlyjs: str | Path | None = None) -> None:
+    """Start packing plotly.js for .html in a thread, so that it is ready when the traces are read."""
+    from htareport.render import bundle  # noqa: PLC0415
+
+    bundle.prepare(plotlyjs)
+
+
+def encoded(report: Report, suffix: str, *, plotlyjs: str | Path | None = None) -> bytes:
+    """Return a report in the format of one of SUFFIXES; equal reports give equal bytes."""
+    # ruff: noqa: PLC0415  (each format loads only what it needs)
+    if suffix == ".html":
+        from htareport.render.html import html
+
+        return html(report, plotlyjs=plotlyjs).encode()
+    if suffix == ".md":
+        from htareport.render.markdown import markdown
+
+        return markdown(report).encode("utf-8", "replace")
+    if suffix == ".csv.zip":
+        from htareport.render.csv import csv_zip
+
+        return csv_zip(report)
+    if suffix == ".json.gz":
+        import gzip
+
+        return gzip.compress(report.to_json(), 6, mtime=0)
+    return report.to_json()
+
+
+def write(report: Report, path: str | Path, *, plotlyjs: str | Path | None = None) -> Path:
+    """Write a report to a file whose suffix picks the format, and return its path.
+
+    `plotlyjs` names a file to embed in .html in place of the installed package's plotly.js. The file appears whole or
+    not at all. UsageError for an unknown suffix, OutputError (naming the file) where it cannot be written.
+    """
+    path = Path(path)
+    data = encoded(report, suffix_of(path), plotlyjs=plotlyjs)
+    try:
+        _replace(path, data)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}") from error
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write beside the file, then put it in its place in one step."""
+    if path.is_dir():
+        raise IsADirectoryError(None, "is a folder")
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(data)
+            file.close()
+            os.chmod(temporary, _mode(path))  # noqa: PTH101  temporary files are private; reports are like any file
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _mode(path: Path) -> int:
+    """Permissions of the file that is replaced, else those that new files get."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def section_html(section: Section) -> str:
+    """Return one section as HTML for a notebook cell: tables and static charts, no scripts."""
+    from htareport.render.notebook import section_html as made
+
+    return made(section)
+
+
+def notebook_html(report: Report) -> str:
+    """Return a report as HTML for a notebook cell: verdict, key numbers, tables and static charts, no scripts."""
+    from htareport.render.notebook import notebook_html as made
+
+    return made(report)

@@ -1,0 +1,115 @@
+"""What a report says of itself: chips for the head of the page, and everything else of `meta` as a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from htareport.render import format as fmt
+from htareport.report import Report, Unit
+
+_MOST_ITEMS = 24
+_DEEPEST = 3
+_LABELS = {
+    "version": "htareport",
+    "source": "Folder",
+    "num_ranks": "Ranks read",
+    "world_size": "World size",
+    "devices": "Devices",
+    "steps": "Steps",
+    "window": "Window",
+    "software": "Versions",
+    "capture": "Recorded with",
+    "options": "Options",
+    "start": "Start of the trace",
+}
+_OWN_TABLES = {"files", "left_out", "ranks"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the list: a term and its description."""
+
+    term: str
+    text: str
+
+
+def chips(report: Report) -> list[str]:
+    """Return what was measured in a few short pieces: ranks, steps, devices, versions, folder."""
+    meta = report.meta
+    pieces = [_ranks(meta), _steps(meta.get("steps")), *_devices(meta.get("devices"))]
+    software = meta.get("software")
+    if isinstance(software, Mapping):
+        pieces += [f"{name} {version}" for name, version in list(software.items())[:3] if version]
+    if meta.get("source"):
+        pieces.append(str(meta["source"]))
+    return [piece for piece in pieces if piece]
+
+
+def _ranks(meta: Mapping[str, Any]) -> str:
+    count, world = meta.get("num_ranks"), meta.get("world_size")
+    if not isinstance(count, int):
+        return ""
+    if isinstance(world, int) and world > count:
+        return f"{count:,} of {world:,} ranks"
+    return f"{count:,} rank{'' if count == 1 else 's'}"
+
+
+def _steps(steps: Any) -> str:
+    if not isinstance(steps, Mapping) or not steps.get("count"):
+        return ""
+    count, first, last = steps["count"], steps.get("first"), steps.get("last")
+    if count == 1:
+        return f"step {first}" if first is not None else "1 step"
+    return f"{count:,} steps" + (f" ({first} to {last})" if first is not None and last is not None else "")
+
+
+def _devices(devices: Any) -> list[str]:
+    if not isinstance(devices, Mapping):
+        return []
+    return [f"{count} × {name}" if count != 1 else str(name) for name, count in list(devices.items())[:3]]
+
+
+def entries(report: Report) -> list[Entry]:
+    """Return what `meta` holds beside its tables, known things first, unknown ones as they are."""
+    known = [name for name in _LABELS if name in report.meta]
+    others = [name for name in report.meta if name not in _LABELS and name not in _OWN_TABLES]
+    made = [Entry(_LABELS.get(name, name.replace("_", " ").capitalize()), said(report.meta[name])) for name in known + others]
+    return [entry for entry in made if entry.text]
+
+
+def said(value: Any, depth: int = 0) -> str:
+    """Return any JSON value as one line of text."""
+    if value is None:
+        return "–" if depth else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return fmt.text(value, Unit.COUNT)
+    if isinstance(value, Mapping):
+        parts = [f"{name}: {said(item, depth + 1)}" for name, item in list(value.items())[:_MOST_ITEMS]]
+    elif isinstance(value, (list, tuple)):
+        parts = [said(item, depth + 1) for item in value[:_MOST_ITEMS]]
+    else:
+        return str(value)
+    more = f" … and {len(value) - _MOST_ITEMS:,} more" if len(value) > _MOST_ITEMS else ""
+    joined = ("; " if depth == 0 else ", ").join(parts) + more
+    return joined if depth < _DEEPEST else "…"
+
+
+def files(report: Report) -> list[dict[str, Any]]:
+    """Return the input files, each with name, rank, bytes and note (missing ones are None or empty)."""
+    given = report.meta.get("files")
+    if not isinstance(given, (list, tuple)):
+        return []
+    blank = {"name": "", "rank": None, "bytes": None, "note": ""}
+    return [blank | dict(item) for item in given if isinstance(item, Mapping)]
+
+
+def left_out(report: Report) -> list[dict[str, Any]]:
+    """Return the files that were not used, each with name and reason."""
+    given = report.meta.get("left_out")
+    if not isinstance(given, (list, tuple)):
+        return []
+    return [{"name": "", "reason": ""} | dict(item) for item in given if isinstance(item, Mapping)]

@@ -1,0 +1,118 @@
+"""The Markdown summary for pull requests and job pages. Names stand in code spans, where nothing in them can act."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from htareport.render import about, names
+from htareport.render import format as fmt
+from htareport.render.environment import environment
+from htareport.render.html import cards, findings
+from htareport.report import Report, Section, Status, Table, Unit, column_values
+
+LIMIT = 60_000  # Characters; comments on pull requests end at 65,536.
+_ROWS = (10, 5, 3, 0)
+_LONGEST_CELL = 80
+_MOST_COLUMNS = 8
+_MOST_WARNINGS = 20
+_CONTROL = re.compile("[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_ACTIVE = re.compile(r"([\\`*_\[\]<>#|~$&@]|:(?=\S)|(?<=www)\.)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One section's title and the head of its first table, as Markdown."""
+
+    title: str
+    table: str
+
+
+def markdown(report: Report) -> str:
+    """Return the summary: verdict, warnings, key numbers, the head of each section's first table.
+
+    It has no more than LIMIT characters: tables get shorter, then sections at the end are left out, and it says so.
+    """
+    for rows in _ROWS:
+        if len(text := _render(report, rows, None)) <= LIMIT:
+            return text
+    sections = [section for section in report.sections if section.status is Status.OK]
+    for count in range(len(sections), -1, -1):
+        if len(text := _render(report, 0, count)) <= LIMIT:
+            return text
+    return text[: LIMIT - 1] + "…"
+
+
+def _render(report: Report, rows: int, most: int | None) -> str:
+    good = [section for section in report.sections if section.status is Status.OK]
+    shown = good[:most]
+    blocks = [Block(words(section.title), _table(section, rows)) for section in shown]
+    return environment().get_template("report.md.j2").render(
+        title=_safe(report.title), verdict=_safe(report.verdict), chips=[_safe(chip) for chip in about.chips(report)],
+        window=_safe(about.said(report.meta.get("window"))), version=_safe(about.said(report.meta.get("version"))),
+        warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
+        more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
+        cards=[(_safe(f.label), _safe(fmt.text(f.value, f.unit)), _safe(f.detail)) for f in cards(report.sections)],
+        findings=[(_safe(f.severity.capitalize()), _safe(f.title), _saving(f.saving_ns), _safe(f.advice))
+                  for f in findings(report.sections)[:20]],
+        sections=[(Markup(block.title), Markup(block.table)) for block in blocks if block.table],  # noqa: S704
+        missing=_reasons(report, Status.NOT_APPLICABLE), failed=_reasons(report, Status.FAILED),
+        left_out=len(good) - len(shown),
+    )  # fmt: skip
+
+
+def _saving(saving_ns: int | None) -> Markup:
+    return Markup("") if not saving_ns else Markup(f"up to {fmt.text(saving_ns, Unit.NANOSECONDS)}")  # noqa: S704
+
+
+def _reasons(report: Report, status: Status) -> list[tuple[Markup, Markup]]:
+    return [(_safe(s.title), _safe(names.cut(s.reason, 400))) for s in report.sections if s.status is status]
+
+
+def _table(section: Section, rows: int) -> str:
+    table = next((table for table in section.tables if len(table.frame)), None)
+    if table is None or not rows:
+        return ""
+    columns = table.spec.columns[:_MOST_COLUMNS]
+    head = " | ".join(words(column.label) for column in columns)
+    rule = " | ".join("---" if column.unit.is_text else "--:" for column in columns)
+    cells = [column_values(table.frame[column.name].head(rows)) for column in columns]
+    body = (
+        " | ".join(_cell(value, column.unit) for value, column in zip(row, columns, strict=True))
+        for row in zip(*cells, strict=True)
+    )
+    return "\n".join(f"| {line} |" for line in (head, rule, *body)) + _more(table, rows)
+
+
+def _more(table: Table, rows: int) -> str:
+    left = len(table.frame) - rows
+    return f"\n\n{left:,} more row{'' if left == 1 else 's'} in the full report." if left > 0 else ""
+
+
+def _cell(value: Any, unit: Unit) -> str:
+    shown = fmt.text(value, unit)
+    if unit is Unit.NAME and not fmt.is_missing(value):
+        return code(names.short(shown, _LONGEST_CELL))
+    return code(names.cut(shown, _LONGEST_CELL)) if unit is Unit.TEXT and _CONTROL.sub("", shown).strip() else words(shown)
+
+
+def code(text: str) -> str:
+    """Return text as inert inline code, also inside a table: fenced by more backticks than it holds in a row."""
+    text = _CONTROL.sub(" ", text).replace("|", "\\|")
+    if not text.strip():
+        return "` `"
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def words(text: str) -> str:
+    """Return text as plain words: everything that Markdown or HTML could take for markup is escaped."""
+    return _ACTIVE.sub(r"\\\1", " ".join(_CONTROL.sub(" ", text).split(" ")).strip())
+
+
+def _safe(text: str) -> Markup:
+    return Markup(words(text))  # noqa: S704  escaped for Markdown; HTML's escapes would show there

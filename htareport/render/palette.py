@@ -1,0 +1,104 @@
+"""Colours by role. A series means the same colour in every chart, on light and on dark pages.
+
+The first four were searched so that they stay apart under the common colour-vision deficiencies and in grey; the rest
+follow Okabe and Ito and Tol. Pictures carry the light colour and a class; the page's style sheet turns it dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Color:
+    """One role: its fill on light and dark pages, and the colour of lines where the fill is too faint for one."""
+
+    index: int
+    light: str
+    dark: str
+    light_line: str = ""
+    dark_line: str = ""
+
+    @property
+    def line(self) -> str:
+        """Colour of lines and points on light pages."""
+        return self.light_line or self.light
+
+
+_PAIRS: tuple[tuple[str, str], ...] = (
+    ("#1F6FB2", "#4A9BE0"),  # 0 compute
+    ("#E69F00", "#F0B429"),  # 1 exposed communication
+    ("#882255", "#D47FA6"),  # 2 exposed memory
+    ("#D0D5DA", "#4A545E"),  # 3 idle
+    ("#009E73", "#3CC298"),  # 4 hidden
+    ("#D55E00", "#FF7A45"),  # 5 worst
+    ("#CC6677", "#E58E9C"),  # 6 host wait
+    ("#44AA99", "#6BD0BF"),  # 7 kernel wait
+    ("#8A939C", "#8E99A4"),  # 8 the rest
+    ("#56B4E9", "#8CCDF2"),  # 9
+    ("#7A6BC4", "#A79BE6"),  # 10
+    ("#999933", "#C7C75A"),  # 11
+    ("#5B3A29", "#C39B86"),  # 12
+)
+COLORS = tuple(
+    Color(i, light, dark, *(("#808890", "#8D97A1") if i == 3 else ())) for i, (light, dark) in enumerate(_PAIRS)
+)
+MAIN, WORST, REST = COLORS[0], COLORS[5], COLORS[8]
+
+_ROLES = {
+    "compute": 0, "computation": 0, "median": 0, "busy": 0, "base": 8, "baseline": 8, "new": 0,
+    "exposed communication": 1, "communication": 1, "exposed": 1, "exposed comm": 1,
+    "exposed memory": 2, "memory": 2, "memcpy": 2,
+    "idle": 3, "hidden": 4, "overlapped": 4, "slowest rank": 5, "slowest": 5, "worst": 5,
+    "host wait": 6, "kernel wait": 7, "other": 8, "others": 8, "rest": 8,
+}  # fmt: skip
+_CYCLE = (0, 1, 4, 2, 9, 5, 10, 6, 7, 11, 12, 8)
+
+
+def assign(names: Iterable[str]) -> dict[str, Color]:
+    """Return a colour for each series: its role's, or the next that no series of the same chart has yet.
+
+    With more series than colours they repeat.
+    """
+    names = list(dict.fromkeys(names))
+    chosen = {name: COLORS[_ROLES[name.strip().lower()]] for name in names if name.strip().lower() in _ROLES}
+    used = {color.index for color in chosen.values()}
+    free = [COLORS[i] for i in _CYCLE if i not in used] or [COLORS[i] for i in _CYCLE]
+    unknown = [name for name in names if name not in chosen]
+    chosen |= {name: free[i % len(free)] for i, name in enumerate(unknown)}
+    return {name: chosen[name] for name in names}
+
+
+def dark_of_light() -> dict[str, str]:
+    """Return the dark page's colour for each light one, for charts that are drawn in the browser."""
+    pairs = {color.light: color.dark for color in COLORS}
+    return pairs | {color.light_line: color.dark_line for color in COLORS if color.light_line}
+
+
+def css() -> str:
+    """Return the style rules that give pictures the colours of the page's theme (on screens; print stays light)."""
+    light = "".join(f"--c{c.index}:{c.light};--s{c.index}:{c.line};" for c in COLORS)
+    dark = "".join(f"--c{c.index}:{c.dark};--s{c.index}:{c.dark_line or c.dark};" for c in COLORS)
+    rules = "".join(f".c{c.index}{{fill:var(--c{c.index})}}.s{c.index}{{stroke:var(--s{c.index})}}" for c in COLORS)
+    return (
+        f":root{{{light}}}\n"
+        f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}\n"
+        f":root[data-theme=dark]{{{dark}}}\n"
+        f"@media screen{{{rules}}}\n"
+    )
+
+
+_VIRIDIS = (
+    (68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
+    (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37),
+)  # fmt: skip
+
+
+def viridis(share: float) -> str:
+    """Return Viridis at `share` from 0 to 1 as #rrggbb."""
+    place = max(0.0, min(1.0, share)) * (len(_VIRIDIS) - 1)
+    low = min(len(_VIRIDIS) - 2, int(place))
+    part = place - low
+    channels = (round(a + (b - a) * part) for a, b in zip(_VIRIDIS[low], _VIRIDIS[low + 1], strict=True))
+    return "#" + "".join(f"{channel:02x}" for channel in channels)

@@ -1,0 +1,77 @@
+"""The small part of Markdown that help texts use: headings of level two, paragraphs, lists, code and bold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
+
+_CODE = re.compile(r"(`+)(.+?)\1|\*\*([^*\n]+)\*\*", re.DOTALL)
+_ITEM = re.compile(r"^\s*[-*] +")
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """A help text: what it is about, and the rest (may be empty) as HTML."""
+
+    lead: Markup
+    more: Markup
+
+
+def split_help(text: str) -> Help:
+    """Return a help text as HTML: the first paragraph, and what follows it."""
+    lead, _, more = text.strip().partition("\n\n")
+    if lead.startswith("#"):
+        lead, more = "", text.strip()
+    return Help(inline(lead), to_html(more))
+
+
+def plain(text: str) -> str:
+    """Return a text's first paragraph without marks, on one line."""
+    return " ".join(text.strip().partition("\n\n")[0].replace("`", "").replace("**", "").split())
+
+
+def to_html(text: str, heading: str = "h4") -> Markup:
+    """Return Markdown of the small kind as HTML; everything else in it is shown as it is."""
+    return Markup("\n").join(_block(block, heading) for block in _blocks(text))  # noqa: S704  made of escaped parts
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """Split into runs of lines: headings stand alone, an empty line ends a run, a list starts one."""
+    blocks: list[list[str]] = [[]]
+    for line in text.splitlines():
+        starts_list = bool(_ITEM.match(line)) and not (blocks[-1] and _ITEM.match(blocks[-1][0]))
+        if not line.strip() or line.startswith("#") or starts_list:
+            blocks.append([])
+        if line.strip():
+            blocks[-1].append(line)
+        if line.startswith("#"):
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def _block(lines: list[str], heading: str) -> Markup:
+    if lines[0].startswith("#"):
+        return Markup("<{0}>{1}</{0}>").format(Markup(heading), inline(lines[0].lstrip("#").strip()))  # noqa: S704
+    if not _ITEM.match(lines[0]):
+        return Markup("<p>{}</p>").format(inline(" ".join(line.strip() for line in lines)))
+    items = list[str]()
+    for line in lines:
+        if _ITEM.match(line):
+            items.append(_ITEM.sub("", line))
+        else:
+            items[-1] += f" {line.strip()}"
+    return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(inline(item)) for item in items))
+
+
+def inline(text: str) -> Markup:
+    """Return one line of text as HTML: code and bold, everything else as it is."""
+    parts, end = list[str](), 0
+    for match in _CODE.finditer(text):
+        parts.append(escape(text[end : match.start()]))
+        code, bold = match[2], match[3]
+        parts.append(f"<code>{escape(code.strip())}</code>" if code else f"<strong>{escape(bold)}</strong>")
+        end = match.end()
+    return Markup("".join([*parts, escape(text[end:])]))  # noqa: S704  every part is escaped

@@ -1,0 +1,370 @@
+"""The report model: plain values that analyses produce and every renderer reads.
+
+Architecture invariant: this module knows nothing of traces, analyses or output formats, and a Report survives a round
+trip through JSON unchanged. That JSON is the one file format that stays readable; `schema_version` says which it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Self, cast, get_args, get_origin, get_type_hints
+
+import orjson
+import pandas as pd
+
+from htareport.errors import ReportFileError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SCHEMA_VERSION = 1
+
+
+class Unit(StrEnum):
+    """What a number is. Renderers format by it; a diff knows by it which numbers add up."""
+
+    TEXT = "text"
+    NAME = "name"  # Name of a kernel, operator or call: shortened where space is short, never in data.
+    ID = "id"  # Rank, device, stream, step: a number that is not a quantity.
+    COUNT = "count"
+    NANOSECONDS = "ns"
+    BYTES = "bytes"
+    RATIO = "ratio"  # 0 to 1, shown as percent.
+    BYTES_PER_SECOND = "bytes/s"
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether a missing row means zero (times, counts, bytes) rather than unknown (ratios, rates)."""
+        return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES}
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are words, sorted as text and set left-aligned."""
+        return self in {Unit.TEXT, Unit.NAME}
+
+
+class Better(StrEnum):
+    """Which way a measure should go."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+class Status(StrEnum):
+    """How an analysis ended."""
+
+    OK = "ok"
+    NOT_APPLICABLE = "not_applicable"
+    FAILED = "failed"
+
+
+class Severity(StrEnum):
+    """How much a finding matters, least first."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Mark(StrEnum):
+    """How a Chart is drawn; which of its columns each mark reads stands at Chart."""
+
+    BAR = "bar"
+    STACKED_BAR = "stacked_bar"
+    LINE = "line"
+    AREA = "area"
+    HEATMAP = "heatmap"
+    HISTOGRAM = "histogram"
+    BOX = "box"
+    RANGE = "range"
+    SCATTER = "scatter"
+    TIMELINE = "timeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a Table: a key (part of a row's identity) or a measure. `help` is the number's definition."""
+
+    name: str
+    label: str
+    unit: Unit = Unit.TEXT
+    help: str = ""
+    is_key: bool = False
+    better: Better | None = None
+
+
+def key(name: str, label: str, unit: Unit = Unit.ID, help: str = "") -> Column:  # noqa: A002  the field's name
+    """Make a column that is part of a row's identity."""
+    return Column(name, label, unit, help, is_key=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What a table's columns mean: all that rendering, explaining and diffing need to know of it."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    help: str = ""
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the key columns."""
+        return [column.name for column in self.columns if column.is_key]
+
+    @property
+    def measures(self) -> list[Column]:
+        """The columns that are not keys."""
+        return [column for column in self.columns if not column.is_key]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A frame with its meaning: it has the spec's columns, in that order, and no two rows with the same keys.
+
+    `note` says what is left out, if anything is.
+    """
+
+    spec: TableSpec
+    frame: pd.DataFrame
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.spec.columns]
+        if missing := [name for name in names if name not in self.frame.columns]:
+            raise ValueError(f"table {self.spec.name!r} lacks its columns {missing}")
+        frame = self.frame[names].reset_index(drop=True)
+        if self.spec.keys and frame.duplicated(self.spec.keys).any():
+            raise ValueError(f"table {self.spec.name!r} has two rows with the same {self.spec.keys}")
+        object.__setattr__(self, "frame", frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture as data: a mark and the columns of `frame` that feed it, one row per thing drawn.
+
+    Series (values of `color`) and categories keep the order in which they first appear in the frame.
+
+    | mark | x | y | color | further |
+    | --- | --- | --- | --- | --- |
+    | bar | value | category (one row each, top first) | class of the bar, or None | |
+    | stacked_bar | category or number | value | series, stacked in order | |
+    | line | number | number | series or None | low, high: band |
+    | area | number | number | series, stacked in order | |
+    | heatmap | column label | row label | value of the cell | |
+    | histogram | left edge | count | series or None | x2: right edge |
+    | box | category | median | series or None | low, q1, q3, high |
+    | range | value | category | series or None | low, high: whiskers |
+    | scatter | number | number | series or None | |
+    | timeline | start | lane | class of the mark | x2: end; text: label |
+    """
+
+    name: str
+    title: str
+    mark: Mark
+    frame: pd.DataFrame
+    x: str
+    y: str
+    color: str | None = None
+    low: str | None = None
+    high: str | None = None
+    q1: str | None = None
+    q3: str | None = None
+    x2: str | None = None
+    text: str | None = None
+    x_label: str = ""
+    y_label: str = ""
+    x_unit: Unit = Unit.ID
+    y_unit: Unit = Unit.NANOSECONDS
+    color_unit: Unit = Unit.NANOSECONDS  # Of a heatmap's cells.
+    log_x: bool = False
+    lines: tuple[tuple[float, str], ...] = ()  # Reference lines: value on the axis of values, label.
+    caption: str = ""  # One sentence: what to see and how it was made.
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One key number of the overview, with its definition as `help` and what qualifies it as `detail`."""
+
+    name: str
+    label: str
+    value: float | None
+    unit: Unit
+    detail: str = ""
+    help: str = ""
+    better: Better | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is not None:  # Often a numpy scalar, which JSON does not know.
+            object.__setattr__(self, "value", None if self.value != self.value else float(self.value))  # noqa: PLR0124  nan
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the reader should know, with its evidence and what to try. `code` is stable."""
+
+    code: str
+    severity: Severity
+    title: str
+    evidence: str = ""
+    advice: str = ""
+    saving_ns: int | None = None
+    confidence: str = ""
+    ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What one analysis has to say. `help` has Markdown headings of level two; `notes` say how to read this run."""
+
+    name: str
+    title: str
+    group: str
+    help: str = ""
+    status: Status = Status.OK
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def table(self, name: str | None = None) -> pd.DataFrame:
+        """Return the frame of one table, of the first by default. KeyError names the tables there are."""
+        for table in self.tables:
+            if name in (None, table.spec.name):
+                return table.frame
+        raise KeyError(f"no table {name or ''!r} in section {self.name}: {[t.spec.name for t in self.tables]}")
+
+    def fact(self, name: str) -> Fact | None:
+        """Return one key number, or None where this run does not give it."""
+        return next((fact for fact in self.facts if fact.name == name), None)
+
+    def _repr_html_(self) -> str:
+        return str(importlib.import_module("htareport.render").section_html(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All sections of one run. `report["comm_overlap"].table()` is a DataFrame with times in integer ns."""
+
+    title: str
+    verdict: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    warnings: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+    def __getitem__(self, name: str) -> Section:
+        for section in self.sections:
+            if section.name == name:
+                return section
+        raise KeyError(f"no section {name!r}; there are {[section.name for section in self.sections]}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(section.name == name for section in self.sections)
+
+    def to_json(self) -> bytes:
+        """Return the whole report as strict JSON: equal reports give equal bytes."""
+        return orjson.dumps({"schema_version": SCHEMA_VERSION, **_encode(self)}, option=orjson.OPT_INDENT_2)
+
+    @classmethod
+    def from_json(cls, data: bytes | str, source: str = "report.json") -> Self:
+        """Read what `to_json` wrote. ReportFileError (naming `source`) if it is something else."""
+        try:
+            raw = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise ReportFileError(f"{source}: not JSON: {error}") from error
+        if not isinstance(raw, dict) or "schema_version" not in raw:
+            raise ReportFileError(f"{source}: not a report of htareport (no schema_version)")
+        version = raw.pop("schema_version")
+        if not isinstance(version, int) or version > SCHEMA_VERSION:
+            raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
+        try:
+            return cast("Self", _decode(cls, raw))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReportFileError(f"{source}: damaged report: {error}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a .json or .json.gz that `write` made."""
+        data = Path(path).read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            try:
+                data = gzip.decompress(data)
+            except (OSError, EOFError) as error:
+                raise ReportFileError(f"{path}: {error}") from error
+        return cls.from_json(data, str(path))
+
+    def write(self, path: str | Path, **options: Any) -> Path:
+        """Write to a file whose suffix picks the format (.html, .md, .json, .json.gz, .csv.zip); returns its path."""
+        # The one look upward of this layer, by name, so that a report can write itself.
+        return cast("Path", importlib.import_module("htareport.render").write(self, path, **options))
+
+    def _repr_html_(self) -> str:
+        return str(importlib.import_module("htareport.render").notebook_html(self))
+
+
+def _encode(value: Any) -> Any:
+    """Dataclasses, tuples and frames as JSON data. `_decode` is its inverse, led by the type hints."""
+    if isinstance(value, pd.DataFrame):
+        columns = {name: value[name] for name in value.columns}
+        return {"dtypes": {name: _dtype_name(c) for name, c in columns.items()},
+                "columns": {name: column_values(c) for name, c in columns.items()}}  # fmt: skip
+    if is_dataclass(value):
+        return {item.name: _encode(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _encode(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_encode(item) for item in value]
+    return value
+
+
+def column_values(column: pd.Series[Any]) -> list[Any]:
+    """Return a column as plain Python values, None for what is missing."""
+    values = column.to_list()
+    missing: NDArray[Any] = column.isna().to_numpy()
+    if missing.any():
+        return [None if gone else value for value, gone in zip(values, missing, strict=True)]
+    return values
+
+
+def _dtype_name(column: pd.Series[Any]) -> str:
+    kind = column.dtype.kind
+    return {"i": "int64", "u": "int64", "f": "float64", "b": "bool"}.get(kind, "object")
+
+
+def _decode(hint: Any, raw: Any) -> Any:
+    if hint is pd.DataFrame:
+        data = {n: pd.Series(v, dtype=raw["dtypes"][n]) for n, v in raw["columns"].items()}
+        return pd.DataFrame(data, columns=list(raw["columns"]))
+    if is_dataclass(hint):
+        hints = _hints(hint)
+        known = {name: _decode(hints[name], item) for name, item in raw.items() if name in hints}
+        return cast("type[Any]", hint)(**known)
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)
+        if inner[-1] is Ellipsis:
+            return tuple(_decode(inner[0], item) for item in raw)
+        return tuple(_decode(each, item) for each, item in zip(inner, raw, strict=True))
+    if get_origin(hint) is UnionType:  # Only `X | None` occurs here.
+        return None if raw is None else _decode(get_args(hint)[0], raw)
+    return hint(raw) if isinstance(hint, type) and issubclass(hint, StrEnum) else raw
+
+
+@cache
+def _hints(owner: type[Any]) -> dict[str, Any]:
+    return get_type_hints(owner)
+
+
+def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Stack frames of equal columns; an empty one keeps its columns and gives its dtypes to nobody."""
+    full = [frame for frame in frames if len(frame)]
+    return pd.concat(full, ignore_index=True) if full else frames[0].reset_index(drop=True)

@@ -1,0 +1,217 @@
+"""Runs analyses over the ranks of a job: every rank is mapped in a task of its own, then everything is combined.
+
+Architecture invariants: a task loads one rank, maps it and drops its events; it never raises. A rank that does not load
+and an analysis that raises cost their own part of the report and no more. Nothing assumes that ranks start at 0.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from dataclasses import asdict, dataclass, field, is_dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from htareport._version import __version__
+from htareport.analyses import discover
+from htareport.analyses.base import Analysis, Frames, Job
+from htareport.errors import NothingToReadError, UsageError
+from htareport.executors import isolated
+from htareport.overview import verdict
+from htareport.report import Report, Section, Status, Table, concat
+from htareport.trace import ALL, Capability, RankTrace, Trace, Window
+from htareport.trace.model import Source
+from htareport.trace.summary import RankFacts, consistency_warnings, facts_of, job_meta
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+
+@dataclass
+class RankSummary:
+    """What a worker sends back of one rank."""
+
+    rank: int
+    facts: RankFacts | None = None
+    frames: dict[str, Frames] = field(default_factory=dict)
+    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Analysis: texts of the capabilities it lacks.
+    errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
+    load_error: str = ""
+
+
+def analyze(  # noqa: PLR0913  the options of a run
+    source: Source | Trace,
+    *,
+    analyses: Sequence[Analysis] | None = None,
+    steps: str = "all",
+    executor: Executor | None = None,
+    title: str = "",
+    progress: Progress | None = None,
+) -> Report:
+    """Run the analyses (all by default) over every rank of a run and return the report.
+
+    `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
+    `complete` or numbers such as 3,5-7; `executor` is any concurrent.futures one, none: in this process. `progress` is
+    called after each rank with (done, total, label). NothingToReadError if no rank can be read.
+    """
+    trace = source if isinstance(source, Trace) else Trace.open(source)
+    chosen = discover() if analyses is None else list(analyses)
+    window = Window.parse(steps)
+    summaries = sorted(_summaries(trace, chosen, window, executor, progress), key=lambda summary: summary.rank)
+    loaded = [summary for summary in summaries if summary.facts]
+    if not loaded:
+        reasons = "; ".join(_file_error(trace, summary) for summary in summaries[:3])
+        raise NothingToReadError(f"{trace.label}: no trace could be read ({reasons})")
+    _check_steps(window, loaded)
+    job = _job(loaded)
+    sections = tuple(_section(analysis, loaded, job) for analysis in chosen)
+    problems = _problems(trace, summaries, sections)
+    facts = [summary.facts for summary in loaded if summary.facts]
+    meta = job_meta(facts, trace.left_out, window) | {
+        "version": __version__,
+        "source": trace.label,
+        "options": {a.name: asdict(a) for a in chosen if is_dataclass(a) and not isinstance(a, type)},
+        "problems": problems,
+    }
+    warnings = (
+        *problems,
+        *trace.warnings,
+        *(f"{name}: left out: {reason}" for name, reason in trace.left_out),
+        *consistency_warnings(facts),
+        *(warning for each in facts for warning in each.warnings),
+    )
+    return Report(title or trace.label, verdict(sections, facts), meta, warnings, sections)
+
+
+def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Analysis], window: Window) -> RankSummary:
+    """Load one rank and map it for every analysis. Never raises: it runs in another process."""
+    try:
+        trace = RankTrace.load(rank, files, window)
+        summary = RankSummary(rank, facts_of(trace))
+    except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
+        return RankSummary(rank, load_error=str(error) or type(error).__name__)
+    for analysis in analyses:
+        try:
+            lacking = analysis.requires - trace.capabilities
+            if lacking:
+                summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
+            frames = analysis.without(trace) if lacking else analysis.map(trace)
+        except Exception:  # noqa: BLE001  an analysis that fails costs only its section
+            summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+            continue
+        if frames is not None:
+            summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
+    return summary
+
+
+def _summaries(
+    trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor | None, progress: Progress | None
+) -> Iterator[RankSummary]:
+    """Every rank's summary, as they come."""
+    total = len(trace.files)
+
+    def told(done: int, summary: RankSummary) -> RankSummary:
+        if progress:
+            progress(done, total, f"rank {summary.rank}")
+        return summary
+
+    if executor is None:
+        for done, (rank, files) in enumerate(trace.files.items(), 1):
+            yield told(done, summarize(rank, files, analyses, window))
+        return
+    futures: dict[Future[RankSummary], int] = {
+        executor.submit(summarize, rank, files, analyses, window): rank for rank, files in trace.files.items()
+    }
+    broken, done = list[int](), 0
+    for future in as_completed(futures):
+        try:
+            summary = future.result()
+        except BrokenExecutor:
+            broken.append(futures[future])
+            continue
+        except Exception as error:  # noqa: BLE001  a result that could not be sent, say
+            summary = RankSummary(futures[future], load_error=f"its worker failed: {error}")
+        done += 1
+        yield told(done, summary)
+    for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
+        try:
+            summary = isolated(summarize, rank, trace.files[rank], analyses, window)
+        except BrokenExecutor:
+            summary = RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
+        done += 1
+        yield told(done, summary)
+
+
+def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> Section:
+    name = analysis.name
+    base = {"name": name, "title": analysis.title, "group": str(analysis.group), "help": analysis.help()}
+    having = [s for s in summaries if name in s.frames]
+    errors = {s.rank: s.errors[name] for s in summaries if name in s.errors}
+    lacking = {s.rank: s.missing[name] for s in summaries if name in s.missing}
+    if all(s.rank in lacking for s in summaries) or not having:
+        if errors:
+            return Section(**base, status=Status.FAILED, reason=_last_line(next(iter(errors.values()))))
+        reasons = Counter(reason for texts in lacking.values() for reason in texts)
+        return Section(**base, status=Status.NOT_APPLICABLE, reason="; ".join(reasons) or "no rank has anything for it")
+    try:
+        joined = {key: concat([s.frames[name][key] for s in having]) for key in having[0].frames[name]}
+        combined = analysis.combine(joined, job)
+        notes = list(analysis.notes(combined))
+        if errors:
+            notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
+        if lacking:
+            notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
+        return Section(
+            **base,
+            notes=tuple(notes),
+            facts=tuple(analysis.facts(combined)),
+            charts=tuple(analysis.charts(combined)),
+            tables=tuple(Table(spec, combined[spec.name]) for spec in analysis.tables),
+        )
+    except Exception:  # noqa: BLE001  as above
+        return Section(**base, status=Status.FAILED, reason=_last_line(traceback.format_exc(limit=-3)))
+
+
+def _last_line(text: str) -> str:
+    """What was raised and where, without the traceback."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    place = next((line for line in reversed(lines) if line.startswith("File ")), "")
+    where = f" ({Path(place.split(chr(34))[1]).name}, {place.rpartition(', in ')[0].rpartition(', ')[2]})" if place else ""
+    return lines[-1] + where
+
+
+def _ranks(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")  # noqa: PLR2004
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
+
+
+def _job(summaries: Sequence[RankSummary]) -> Job:
+    facts = [summary.facts for summary in summaries if summary.facts]
+    starts = [each.start_ns for each in facts if each.start_ns is not None]
+    return Job(tuple(s.rank for s in summaries), min(starts, default=0), any(each.steps for each in facts))
+
+
+def _check_steps(window: Window, summaries: Sequence[RankSummary]) -> None:
+    """UsageError if steps were asked for that no rank has."""
+    if window == ALL or any(summary.facts and summary.facts.steps for summary in summaries):
+        return
+    there = sorted({step for summary in summaries if summary.facts for step in summary.facts.all_steps})
+    listed = f"{there[0]} to {there[-1]}" if there else "no ProfilerStep# rows at all"
+    raise UsageError(f"--steps: none of these steps is in the traces (they have {listed})")
+
+
+def _problems(trace: Trace, summaries: Sequence[RankSummary], sections: Sequence[Section]) -> list[str]:
+    """What the report could not use or do, each naming the file or section."""
+    files = [f"{name}: not used: {reason}" for name, reason in trace.unusable]
+    ranks = [_file_error(trace, summary) for summary in summaries if summary.load_error]
+    captures = [f"{name}: not used: {reason}" for s in summaries if s.facts for name, reason in s.facts.problems]
+    failed = [f"section {s.name} failed: {s.reason}" for s in sections if s.status is Status.FAILED]
+    partly = [f"section {s.name}: {note}" for s in sections for note in s.notes if note.startswith("Failed on ")]
+    return [*files, *ranks, *captures, *failed, *partly]
+
+
+def _file_error(trace: Trace, summary: RankSummary) -> str:
+    files = trace.files[summary.rank]
+    names = files.name if isinstance(files, Path) else ", ".join(path.name for path in files)
+    return f"{names}: not used: {summary.load_error} (rank {summary.rank} is missing)"

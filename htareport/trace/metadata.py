@@ -1,0 +1,88 @@
+"""What a trace says about the run: rank, devices, versions, capture options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+CAPTURE_OPTIONS = ("record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory")
+SOFTWARE = {
+    "cuda_runtime_version": "CUDA runtime",
+    "cuda_driver_version": "CUDA driver",
+    "hip_runtime_version": "HIP runtime",
+    "hip_driver_version": "HIP driver",
+    "cupti_version": "CUPTI",
+    "roctracer_version": "roctracer",
+    "pytorch_version": "PyTorch",
+    "torch_version": "PyTorch",
+}
+
+
+def as_int(value: Any) -> int | None:
+    """Return an integer given as number or text, None if it is neither."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def distributed(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part about the process group, empty if there is none."""
+    found = metadata.get("distributedInfo")
+    return found if isinstance(found, dict) else {}
+
+
+def rank_of(metadata: Mapping[str, Any]) -> int | None:
+    """Return the rank that the file gives itself."""
+    rank = as_int(distributed(metadata).get("rank"))
+    return rank if rank is not None and rank >= 0 else None
+
+
+def world_size_of(metadata: Mapping[str, Any]) -> int | None:
+    """Return how many ranks the job has."""
+    return as_int(distributed(metadata).get("world_size"))
+
+
+def device_names(metadata: Mapping[str, Any]) -> dict[int, str]:
+    """Return the name of each device by its number; devices without a name are left out."""
+    devices = metadata.get("deviceProperties")
+    found = dict[int, str]()
+    for position, device in enumerate(devices if isinstance(devices, list) else ()):
+        if isinstance(device, dict):
+            number, name = as_int(device.get("id")), device.get("name")
+            if isinstance(name, str) and name.strip():
+                found[position if number is None else number] = name.strip()
+    return found
+
+
+def software(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return versions as text, by the product's name."""
+    found = {label: _version(key, metadata[key]) for key, label in SOFTWARE.items() if metadata.get(key)}
+    nccl = distributed(metadata).get("nccl_version")
+    if nccl:
+        found["NCCL"] = str(nccl)
+    return found
+
+
+def _version(key: str, value: Any) -> str:
+    """12040 as 12.4: CUDA and HIP write their versions as one number."""
+    number = as_int(value)
+    if number is None or number < 1000:  # noqa: PLR2004  not such a number
+        return str(value)
+    if key.startswith("cuda_"):
+        return f"{number // 1000}.{number % 1000 // 10}"
+    if key.startswith("hip_") and number >= 10**7:  # noqa: PLR2004  major, minor, patch
+        return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+    return str(value)
+
+
+def capture_options(metadata: Mapping[str, Any]) -> dict[str, bool]:
+    """Return which options of torch.profiler were on, as far as the file says."""
+    return {name: bool(metadata[name]) for name in CAPTURE_OPTIONS if name in metadata}
+
+
+def process_names(rows: Iterable[tuple[str, Any, Any, Mapping[str, Any]]]) -> dict[Any, str]:
+    """Return the name of each process id, from the metadata rows of a trace."""
+    return {pid: str(args.get("name", "")) for name, pid, _, args in rows if name == "process_name"}

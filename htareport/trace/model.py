@@ -1,0 +1,373 @@
+"""Trace (a job: its files by rank) and RankTrace (one rank's events, loaded, with the tables derived from them)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.errors import NothingToReadError
+from htareport.trace import classify, discover
+from htareport.trace.capture import Capture, Columns, Loaded, load_rank
+from htareport.trace.links import UNLINKED, launches_of
+from htareport.trace.steps import step_of, step_table
+from htareport.trace.window import ALL, Window
+
+_FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
+
+Source: TypeAlias = str | Path | Iterable[str | Path] | Mapping[int, str | Path | tuple[Path, ...]]
+
+
+class Capability(StrEnum):
+    """What a trace holds; the text is what to do about it when it is missing."""
+
+    GPU = "no GPU activity was recorded: profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+    STEPS = "no ProfilerStep# rows: call prof.step() once per iteration"
+    COMM = "no communication kernels: the job used one rank, or none ran while the profiler was on"
+    HOST_OPS = "no host operators: profile with ProfilerActivity.CPU among the activities"
+    LAUNCHES = "no launches are linked to GPU work: profile with ProfilerActivity.CPU as well"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A job's trace files by rank. Opening one reads no events.
+
+    `files` has a path per rank, or a tuple of paths where a rank has several captures.
+    """
+
+    label: str
+    files: Mapping[int, Path | tuple[Path, ...]]
+    warnings: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    unusable: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def open(cls, source: Source, *, ranks: frozenset[int] | None = None) -> Self:
+        """Find the traces of a folder, file, glob, archive, list of files, or {rank: file}.
+
+        NothingToReadError if there is none, or none of the ranks asked for.
+        """
+        if isinstance(source, (str, Path)):
+            found, label = discover.find(source), Path(source).resolve().name
+        elif isinstance(source, Mapping):
+            found = discover.Found({rank: _paths(files) for rank, files in sorted(source.items())})
+            label = _common_label(found)
+            if missing := [str(p) for files in found.ranks.values() for p in files if not p.exists()]:
+                raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
+        else:
+            found = discover.assign([Path(each) for each in source], explicit=True)
+            label = _common_label(found)
+        chosen = {r: f for r, f in found.ranks.items() if ranks is None or r in ranks}
+        if not chosen:
+            there = ", ".join(map(str, found.ranks)) or "none"
+            raise NothingToReadError(f"{label}: no trace of the ranks asked for (ranks found: {there})")
+        files = {rank: paths[0] if len(paths) == 1 else paths for rank, paths in chosen.items()}
+        return cls(label, files, tuple(found.warnings), tuple(found.left_out), tuple(found.unusable))
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files on disk."""
+        return sum(p.stat().st_size for files in self.files.values() for p in _paths(files) if p.exists())
+
+
+class Events(Mapping[str, pd.DataFrame]):
+    """The complete events of a rank by category, each a DataFrame in file order; the length is that of all together.
+
+    Columns: name (category), ts, dur (int64 ns; ts counts from the base time of the files, mostly the epoch), pid, tid,
+    for device rows device, stream and kind (category: compute, comm, memory), then the arguments of the category:
+    correlation (int64, -1 none), bytes, bandwidth (GB/s).
+    """
+
+    def __init__(self, trace: RankTrace) -> None:
+        self._trace = trace
+
+    def __getitem__(self, category: str) -> pd.DataFrame:
+        columns = self._trace.loaded.tables[category]
+        threads = self._trace.loaded.threads
+        out: dict[str, Any] = {"name": self._trace.names(columns["name"]), "ts": columns["ts"], "dur": columns["dur"]}
+        out["pid"], out["tid"] = (_objects([t[i] for t in threads])[columns["thread"]] for i in (0, 1))
+        if "lane" in columns:
+            lanes = self._trace.loaded.lanes
+            out["device"], out["stream"] = (_objects([lane[i] for lane in lanes])[columns["lane"]] for i in (0, 1))
+            out["kind"] = pd.Categorical.from_codes(columns["kind"], [str(kind) for kind in classify.KINDS])
+        rest = {name: values for name, values in columns.items() if name not in {*out, "thread", "lane", "capture"}}
+        return pd.DataFrame(out | rest)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trace.loaded.tables)
+
+    def __len__(self) -> int:
+        return sum(len(columns["ts"]) for columns in self._trace.loaded.tables.values())
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """One rank's events with the derived tables that several analyses share, each computed at most once.
+
+    Of device events only those within `window` are seen in `device_events` and what follows from it.
+    """
+
+    rank: int
+    loaded: Loaded
+    window: Window = ALL
+
+    @classmethod
+    def load(cls, rank: int, path: str | Path | Iterable[str | Path], window: Window = ALL) -> Self:
+        """Read the file or files of a rank. TraceFileError if none can be used; `problems` names those that cannot."""
+        return cls(rank, load_rank(_paths(path)), window)
+
+    def narrowed(self, window: Window) -> Self:
+        """Return the same events seen through another window."""
+        return replace(self, window=window)
+
+    # --- what was read ----------------------------------------------------------------------
+
+    @property
+    def captures(self) -> tuple[Capture, ...]:
+        """The files used, in order of time."""
+        return self.loaded.captures
+
+    @property
+    def problems(self) -> tuple[tuple[str, str], ...]:
+        """Name and reason of each file that could not be used."""
+        return self.loaded.problems
+
+    @property
+    def start_ns(self) -> int | None:
+        """Earliest start of a complete event, None without any."""
+        return min((c.first_ns for c in self.captures if c.first_ns is not None), default=None)
+
+    @property
+    def end_ns(self) -> int | None:
+        """Latest end of a complete event, None without any."""
+        return max((c.last_ns for c in self.captures if c.last_ns is not None), default=None)
+
+    @cached_property
+    def events(self) -> Events:
+        """Events by category."""
+        return Events(self)
+
+    def names(self, codes: NDArray[np.int32]) -> pd.Categorical:
+        """Names of name codes."""
+        return pd.Categorical.from_codes(codes, dtype=self._name_dtype)
+
+    @cached_property
+    def _name_dtype(self) -> pd.CategoricalDtype:
+        return pd.CategoricalDtype(pd.Index(self.loaded.strings, dtype=object))
+
+    # --- derived ----------------------------------------------------------------------------
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """Profiler steps within the window: number, start, end (ns), capture, next (whether another step follows)."""
+        steps = self._all_steps
+        return steps[self.window.holds_steps(steps, self._cut_steps)].reset_index(drop=True)
+
+    @property
+    def all_step_numbers(self) -> tuple[int, ...]:
+        """Numbers of all steps recorded, within the window or not."""
+        return tuple(self._all_steps["number"].tolist())
+
+    @cached_property
+    def _all_steps(self) -> pd.DataFrame:
+        return step_table(self.loaded)
+
+    @cached_property
+    def _cut_steps(self) -> frozenset[int]:
+        """The last step, if launches at its end have lost their device work: recording stopped before it ran."""
+        launch, steps = self._all_device_events["launch"].to_numpy(), self._all_steps
+        if not len(steps) or not (launch != UNLINKED).any():
+            return frozenset()
+        last = steps.loc[steps["start"].idxmax()]
+        starts = self._launch_column("ts")
+        lost = starts[self._lost_launches]
+        cut = (lost > starts[launch.max()]) & (lost >= last["start"])
+        return frozenset({int(last["number"])}) if cut.any() else frozenset()
+
+    @cached_property
+    def launches(self) -> pd.DataFrame:
+        """Runtime and driver calls by start: name, ts, end, dur, correlation, capture, graph (bool)."""
+        tables = [t for category, t in self.loaded.tables.items() if classify.is_runtime(category)]
+        columns = _stacked(tables, ("name", "ts", "dur", "correlation", "capture"))
+        order = np.argsort(columns["ts"], kind="stable")
+        columns = {name: values[order] for name, values in columns.items()}
+        is_graph = np.fromiter((classify.is_graph_launch(s) for s in self.loaded.strings), np.bool_)
+        return pd.DataFrame(
+            {
+                "name": self.names(columns["name"]),
+                "ts": columns["ts"],
+                "end": columns["ts"] + columns["dur"],
+                "dur": columns["dur"],
+                "correlation": columns["correlation"],
+                "capture": columns["capture"],
+                "graph": is_graph[columns["name"]] if len(is_graph) else np.zeros(0, np.bool_),
+            }
+        )
+
+    def _launch_column(self, name: str) -> NDArray[np.int64]:
+        return self.launches[name].to_numpy()
+
+    @cached_property
+    def _all_device_events(self) -> pd.DataFrame:
+        keys = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "source", "row")
+        tables = [
+            {**t, "source": np.full(len(t["ts"]), number, np.int16), "row": np.arange(len(t["ts"]), dtype=np.int32)}
+            for number, (category, t) in enumerate(self.loaded.tables.items())
+            if category in self.loaded.device_categories
+        ]
+        columns = _stacked(tables, keys)
+        order = np.lexsort((columns["ts"] + columns["dur"], columns["ts"]))
+        columns = {name: values[order] for name, values in columns.items()}
+        lanes = self.loaded.lanes
+        launch = launches_of(
+            columns["correlation"], columns["capture"], self._launch_column("correlation"), self._launch_column("capture")
+        )
+        launch_ts = self._launch_column("ts")
+        launched = np.where(launch == UNLINKED, columns["ts"], launch_ts[launch] if len(launch_ts) else columns["ts"])
+        return pd.DataFrame(
+            {
+                "name": self.names(columns["name"]),
+                "ts": columns["ts"],
+                "end": columns["ts"] + columns["dur"],
+                "dur": columns["dur"],
+                "kind": pd.Categorical.from_codes(columns["kind"], [str(kind) for kind in classify.KINDS]),
+                "lane": columns["lane"],
+                "device": _column([lane[0] for lane in lanes], columns["lane"]),
+                "stream": _column([lane[1] for lane in lanes], columns["lane"]),
+                "correlation": columns["correlation"],
+                "launch": launch,
+                "step": step_of(self._all_steps, launched),
+                "capture": columns["capture"],
+                "source": columns["source"],
+                "row": columns["row"],
+            }
+        )
+
+    @cached_property
+    def device_events(self) -> pd.DataFrame:
+        """Work of the devices within the window, by start: kernels, copies and fills.
+
+        Columns: name, kind (category: compute, comm, memory), ts, end, dur (ns), lane, device, stream, correlation,
+        launch (row of `launches`, -1 none), step (-1 outside), capture, source and row (of the events table).
+        """
+        events = self._all_device_events
+        keep = self.window.holds_events(events, self.launches, self._all_steps, self._cut_steps)
+        return events if keep is None else events[keep].reset_index(drop=True)
+
+    @cached_property
+    def devices(self) -> dict[Any, pd.DataFrame]:
+        """The device events of each device; empty without any."""
+        events = self.device_events
+        return {device: events[events["device"] == device] for device in sorted(events["device"].unique(), key=_by_type)}
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        """Arguments of collectives, by `source` and `row` of the device events that have them."""
+        parts = []
+        for number, category in enumerate(self.loaded.tables):
+            if category in self.loaded.collectives:
+                columns = self.loaded.collectives[category]
+                parts.append(pd.DataFrame({"source": np.int16(number), **columns}))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"source": [], "row": []}, dtype="int64")
+
+    def device_name(self, device: Any) -> str:
+        """Return what the trace calls a device, empty if it does not."""
+        return next((c.devices[device] for c in self.captures if device in c.devices), "")
+
+    def busy(self, events: pd.DataFrame, *kinds: str) -> list[intervals.Intervals]:
+        """Unions of the device events of some kinds (of any kind by default), one per capture."""
+        if kinds:
+            events = events[events["kind"].isin(kinds)]
+        captures = events["capture"].to_numpy()
+        starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+        chosen = (captures == number for number in range(len(self.captures)))
+        return [intervals.union(starts[mine], ends[mine]) for mine in chosen]
+
+    @cached_property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this trace holds."""
+        events = self.device_events
+        found = {
+            Capability.GPU: len(events) > 0,
+            Capability.STEPS: len(self.steps) > 0,
+            Capability.COMM: bool((events["kind"] == classify.Kind.COMM).any()),
+            Capability.HOST_OPS: any(len(t["ts"]) for c, t in self.loaded.tables.items() if c in {"cpu_op", "Operator"}),
+            Capability.LAUNCHES: bool((events["launch"] != UNLINKED).any()),
+        }
+        return frozenset(capability for capability, present in found.items() if present)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the data, each naming the rank or the file."""
+        return (*self.loaded.warnings, *self._link_warnings())
+
+    @cached_property
+    def _lost_launches(self) -> NDArray[np.bool_]:
+        """Which launches should have started device work, but none is in the trace."""
+        launches, linked = self.launches, self._all_device_events["launch"].to_numpy()
+        used = np.zeros(len(launches), np.bool_)
+        used[linked[linked != UNLINKED]] = True
+        may_launch = classify.launching_calls(self.loaded.strings)
+        if not len(launches):
+            return used
+        return may_launch[launches["name"].cat.codes.to_numpy()] & ~used & (self._launch_column("correlation") > 0)
+
+    def _link_warnings(self) -> Iterator[str]:
+        events, launches = self._all_device_events, self.launches
+        lost = int(self._lost_launches.sum())
+        calls = int(classify.launching_calls(self.loaded.strings)[launches["name"].cat.codes.to_numpy()].sum()) if lost else 0
+        if lost and not len(events):
+            yield (
+                f"rank {self.rank}: GPU activity is missing: {lost} launches have no device event "
+                "(the profiler probably lost its records)"
+            )
+        elif lost > _FEW_LOST * calls:
+            yield f"rank {self.rank}: {lost} of {calls} launches have no device event in the trace"
+        linked = events[events["launch"] != UNLINKED]
+        early = launches["ts"].to_numpy()[linked["launch"].to_numpy()] - linked["ts"].to_numpy()
+        if len(early) and early.max() > 0:
+            yield (
+                f"rank {self.rank}: {int((early > 0).sum())} kernels start before their launch "
+                f"(by up to {early.max() / 1000:.3f} µs); their launch delay counts as 0"
+            )
+
+
+def _paths(files: Any) -> tuple[Path, ...]:
+    return (Path(files),) if isinstance(files, (str, Path)) else tuple(Path(each) for each in files)
+
+
+def _common_label(found: discover.Found) -> str:
+    files = [path for paths in found.ranks.values() for path in paths]
+    return files[0].name if len(files) == 1 else files[0].resolve().parent.name if files else "trace files"
+
+
+def _stacked(tables: list[Columns], keys: tuple[str, ...]) -> Columns:
+    if not tables:
+        return {key: np.zeros(0, np.int64) for key in keys}
+    return {key: np.concatenate([table[key] for table in tables]) for key in keys}
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    """An array of ints if all are, else of objects."""
+    if all(isinstance(value, int) and -(2**31) <= value < 2**63 for value in values):
+        return np.array(values, np.int64)
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
+
+
+def _column(values: list[Any], codes: NDArray[np.int32]) -> NDArray[Any]:
+    return _objects(values)[codes]
+
+
+def _by_type(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value
+

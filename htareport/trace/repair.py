@@ -1,0 +1,38 @@
+"""Slips of trace writers that are mended in the text, and only there where it failed to parse.
+
+PyTorch has written bare `nan` and `inf` for numbers (division by a duration of zero) and paths with lone backslashes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    rb"""
+    "(?:[^"\\]|\\.)*"                     # a string, with whatever it escapes
+    | (?<=[:,\[\s])-?(?:nan|inf|infinity)\b   # a number that JSON does not have
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+
+
+def mend(text: bytes) -> tuple[bytes, dict[str, int]]:
+    """Return the text with backslashes that start no escape doubled and bare nan and inf as null, and how many."""
+    counts = {"lone backslashes": 0, "bare nan or inf values": 0}
+
+    def escape(match: re.Match[bytes]) -> bytes:
+        if match[1]:
+            return match[0]
+        counts["lone backslashes"] += 1
+        return rb"\\"
+
+    def token(match: re.Match[bytes]) -> bytes:
+        found = match[0]
+        if found[:1] != b'"':
+            counts["bare nan or inf values"] += 1
+            return b"null"
+        return _ESCAPE.sub(escape, found) if b"\\" in found else found
+
+    mended = _TOKEN.sub(token, text)
+    return mended, {what: count for what, count in counts.items() if count}

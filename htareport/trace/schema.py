@@ -1,0 +1,58 @@
+"""Which arguments of which events become columns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from htareport.trace import classify
+from htareport.trace.columns import Arg, declare
+
+CORRELATION = Arg("correlation", "correlation", "int")
+LANE_KEYS = {"device": "device", "stream": "stream", "queue": "sycl queue", "stream_id": "Stream Id"}
+COPY = (Arg("bytes", "bytes", "int"), Arg("bandwidth", "memory bandwidth (GB/s)", "float"))
+# Only on events of collectives: kept as sparse rows beside the table.
+COLLECTIVE = (
+    Arg("collective", "Collective name", "text"),
+    Arg("in_nelems", "In msg nelems", "int"),
+    Arg("out_nelems", "Out msg nelems", "int"),
+    Arg("group_size", "Group size", "int"),
+    Arg("dtype", "dtype", "text"),
+    Arg("group", "Process Group Name", "text"),
+    Arg("group_description", "Process Group Description", "text"),
+    Arg("group_ranks", "Process Group Ranks", "json"),
+    Arg("seq", "Seq", "int"),
+)
+declare((CORRELATION, *COPY, *COLLECTIVE))
+
+
+class Family(NamedTuple):
+    """What is kept of the events of a category."""
+
+    args: tuple[Arg, ...] = ()
+    on_device: bool = False
+    kept: bool = True  # Otherwise only counted.
+
+
+HOST = Family()
+RUNTIME = Family((CORRELATION,))
+KERNEL = Family((CORRELATION,), on_device=True)
+COPIES = Family((CORRELATION, *COPY), on_device=True)
+COUNTED = Family(kept=False)
+
+# The categories that PyTorch writes; others join as they are met.
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(("cpu_op", "user_annotation", "gpu_user_annotation", "python_function"), HOST),
+    **dict.fromkeys(("overhead", "cuda_sync", "Operator", "cuda_profiler_range", "cuda_event"), HOST),
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime"), RUNTIME),
+    **dict.fromkeys(sorted(classify.KERNEL_CATEGORIES), KERNEL),
+    **dict.fromkeys(sorted(classify.COPY_CATEGORIES), COPIES),
+    **dict.fromkeys(("ac2g", "fwdbwd", "async_cpu_to_gpu", "async_gpu", "forward_backward"), COUNTED),
+    **dict.fromkeys(("async", "async_npu", "HostToDevice", "cpu_instant_event", classify.PROFILER_CATEGORY), COUNTED),
+}
+
+
+def family_of(category: str) -> Family:
+    """Return what is kept of a category that PyTorch does not write, or of rows without one."""
+    if not category:
+        return KERNEL  # Device rows of torch_npu have no category; whether they are is known once all is read.
+    return RUNTIME if classify.is_runtime(category) else HOST

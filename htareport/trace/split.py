@@ -1,0 +1,194 @@
+"""Cuts the text of a trace into chunks of whole events, and keeps what stands around the array of events.
+
+Small chunks matter twice: memory stays bounded, and the decoded objects stay in the processor's cache. The cut is found
+without parsing wherever the layout allows: Kineto writes events on lines of their own, and a JSON string cannot hold a
+raw line break, so what separates the first two events separates all. Whatever else is valid JSON (one line, other
+indentation, nested objects) goes through an exact scanner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from htareport.errors import TraceFileError
+
+CHUNK = 128 << 10
+_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_KEY_LENGTH = 64  # The key with a reasonable amount of blank.
+_BLANK = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+_COMPACT = (b'}, {"', b'},{"')  # A quote inside a string would be escaped: neither can lie within one.
+_OPEN, _CLOSE = ord("["), ord("]")
+
+
+class Cut(NamedTuple):
+    """Where a chunk ends and the next event begins."""
+
+    end: int
+    next: int
+
+
+class Window:
+    """The part of the text that is held, and how far it has been used."""
+
+    def __init__(self, source: Iterable[bytes]) -> None:
+        self._source: Iterator[bytes] = iter(source)
+        self.data = bytearray()
+        self.position = 0
+        self.offset = 0  # Of data[0] in the whole text.
+        self.at_end = False
+        self.separator: bytes | None = None
+
+    def more(self) -> bool:
+        """Read another block; False at the end."""
+        block = next(self._source, None)
+        if block is None:
+            self.at_end = True
+            return False
+        self.data += block
+        return True
+
+    def fill(self, size: int) -> None:
+        """Have `size` bytes ahead if there are as many; what was used is dropped."""
+        if len(self.data) - self.position >= size or self.at_end:
+            return
+        used = self.position - 1  # The byte before the position is needed for the bracket of the next chunk.
+        if used > 0:
+            del self.data[:used]
+            self.offset += used
+            self.position -= used
+        while len(self.data) - self.position < size and self.more():
+            pass
+
+    def skip(self, characters: bytes) -> None:
+        """Move on to the first byte that is none of these."""
+        while True:
+            while self.position < len(self.data) and self.data[self.position] in characters:
+                self.position += 1
+            if self.position < len(self.data) or not self.more():
+                return
+
+    def place(self, position: int | None = None) -> int:
+        """Offset in the whole text."""
+        return self.offset + (self.position if position is None else position)
+
+    def rest(self) -> bytes:
+        """Everything from the position on."""
+        return bytes(self.data[self.position :]) + b"".join(self._source)
+
+
+def find_events(window: Window) -> bytes | None:
+    """Move to the first byte behind the `[` of the events; return what stands before it, None without events.
+
+    An array at the top counts as events; what stands before it is empty then.
+    """
+    searched = 0
+    while True:
+        start = bytes(window.data[:_KEY_LENGTH]).removeprefix(_BOM).lstrip(_BLANK)
+        if start[:1] == b"[":
+            window.position = window.data.index(b"[") + 1
+            return b""
+        if match := _KEY.search(window.data, searched):
+            window.position = match.end()
+            return bytes(window.data[: match.end() - 1]).removeprefix(_BOM)
+        if start and start[:1] != b"{":
+            return None
+        searched = max(0, len(window.data) - _KEY_LENGTH)
+        if not window.more():
+            return None
+
+
+def learn_separator(window: Window) -> None:
+    """See what stands between the first two events, if each is on lines of its own."""
+    window.fill(2 * CHUNK)
+    text = bytes(window.data[window.position : window.position + 2 * CHUNK])
+    spans, _ = event_spans(text)
+    if len(spans) < 2:  # noqa: PLR2004  it takes two events to see what separates them
+        return
+    end, following = spans[0][1], spans[1][0]
+    line = text.rfind(b"\n", 0, end)
+    if line >= 0 and not text[line : end - 1].strip() and b"\n" in text[end:following]:
+        window.separator = text[line : following + 1]
+
+
+def cut(window: Window) -> Cut | None:
+    """As many whole events as fit into a chunk, judged by separators alone; None where there is no cut."""
+    data, low = window.data, window.position
+    if window.separator is not None:
+        at = data.rfind(window.separator, low, low + CHUNK)
+        if at < low:
+            at = data.find(window.separator, low)
+        if at < low:
+            return None
+        return Cut(at + window.separator.index(b"}") + 1, at + len(window.separator) - 1)
+    for pattern in _COMPACT:
+        at = data.rfind(pattern, low, low + CHUNK)
+        if at > low:
+            return Cut(at + 1, at + len(pattern) - 2)
+    return None
+
+
+class bracketed:  # noqa: N801  a context manager, named for what it makes
+    """A view of the window in which a chunk is a JSON array of its own, without a copy."""
+
+    def __init__(self, window: Window, end: int) -> None:
+        self._data, self._start, self._end = window.data, window.position - 1, end
+
+    def __enter__(self) -> memoryview:
+        data = self._data
+        self._kept = data[self._start], data[self._end] if self._end < len(data) else None
+        data[self._start] = _OPEN
+        if self._end < len(data):
+            data[self._end] = _CLOSE
+        else:
+            data.append(_CLOSE)
+        self._whole = memoryview(data)
+        self._view = self._whole[self._start : self._end + 1]
+        return self._view
+
+    def __exit__(self, *exception: object) -> None:
+        self._view.release()
+        self._whole.release()
+        first, last = self._kept
+        self._data[self._start] = first
+        if last is None:
+            self._data.pop()
+        else:
+            self._data[self._end] = last
+
+
+_DEPTH = np.zeros(256, np.int8)
+for _character, _change in zip(b"{[}]", (1, 1, -1, -1), strict=True):
+    _DEPTH[_character] = _change
+
+
+def event_spans(text: bytes) -> tuple[list[tuple[int, int]], int]:
+    """Exact spans of the objects at the top of an array that was opened just before `text`, for any valid JSON.
+
+    Returns (spans, offset of the array's closing bracket or -1). Objects that are not complete in `text` are left out.
+    """
+    if b"\\" in text:  # Escapes are blanked out, at equal length, so that every quote left opens or ends a string.
+        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    data = np.frombuffer(text, np.uint8)
+    change = _DEPTH[data]
+    brackets = np.flatnonzero(change)
+    quotes = np.flatnonzero(data == ord('"'))
+    brackets = brackets[np.searchsorted(quotes, brackets) % 2 == 0]  # Those outside strings.
+    depth = np.cumsum(change[brackets], dtype=np.int64)
+    ends = np.flatnonzero((depth == 0) & (change[brackets] == -1))
+    closing = np.flatnonzero(depth == -1)
+    close = -1
+    if len(closing):
+        ends = ends[ends < closing[0]]
+        close = int(brackets[closing[0]])
+    begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    return list(zip(brackets[begins].tolist(), (brackets[ends] + 1).tolist(), strict=True)), close
+
+
+def ended_early(place: int) -> TraceFileError:
+    """Make the error for a file whose events break off."""
+    return TraceFileError(f"the file ends early, at byte {place}: the array of events is not closed")

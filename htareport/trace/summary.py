@@ -1,0 +1,110 @@
+"""What is worth knowing of a rank and of a job besides their numbers: files, devices, versions, steps, oddities."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from htareport.trace import metadata
+from htareport.trace.model import RankTrace
+from htareport.trace.window import Window
+
+_YEAR_2000_NS = 946_684_800 * 10**9  # Below this, stamps count from something else than the epoch.
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """What a worker says about its rank."""
+
+    rank: int
+    start_ns: int | None
+    end_ns: int | None
+    files: tuple[tuple[str, int], ...]  # Name, bytes on disk.
+    devices: dict[str, str]  # Number as text: name, empty if the trace gives none.
+    steps: tuple[int, ...]
+    all_steps: tuple[int, ...]
+    num_events: int
+    num_device_events: int
+    has_base: bool
+    world_size: int | None
+    software: dict[str, str]
+    capture: dict[str, bool]
+    warnings: tuple[str, ...] = ()
+    problems: tuple[tuple[str, str], ...] = field(default=())
+
+
+def facts_of(trace: RankTrace) -> RankFacts:
+    """Collect what is worth knowing of a rank."""
+    meta = trace.captures[0].meta
+    return RankFacts(
+        rank=trace.rank,
+        start_ns=trace.start_ns,
+        end_ns=trace.end_ns,
+        files=tuple((capture.name, capture.size) for capture in trace.captures),
+        devices={str(device): trace.device_name(device) for device in trace.devices},
+        steps=tuple(trace.steps["number"].tolist()),
+        all_steps=trace.all_step_numbers,
+        num_events=len(trace.events),
+        num_device_events=len(trace.device_events),
+        has_base=any(capture.base_ns for capture in trace.captures),
+        world_size=metadata.world_size_of(meta),
+        software=metadata.software(meta),
+        capture=metadata.capture_options(meta),
+        warnings=trace.warnings,
+        problems=trace.problems,
+    )
+
+
+def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], window: Window) -> dict[str, Any]:
+    """Describe the job for the report: what was read, with what it was recorded, and which part the numbers cover."""
+    devices = Counter(name or "unnamed device" for each in ranks for name in each.devices.values())
+    steps = sorted({step for each in ranks for step in each.steps})
+    start = min((each.start_ns for each in ranks if each.start_ns is not None), default=0)
+    end = max((each.end_ns for each in ranks if each.end_ns is not None), default=0)
+    meta: dict[str, Any] = {
+        "ranks": [
+            {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
+            for r in ranks
+        ],
+        "num_ranks": len(ranks),
+        "world_size": _common([each.world_size for each in ranks]),
+        "devices": dict(sorted(devices.items())),
+        "window": window.describe(),
+        "zero_ns": start,
+        "recorded_ns": end - start,
+        "software": _common([each.software for each in ranks]) or {},
+        "capture": _common([each.capture for each in ranks]) or {},
+        "files": [{"name": name, "bytes": size, "rank": r.rank} for r in ranks for name, size in r.files],
+        "left_out": [{"name": name, "reason": reason} for name, reason in left_out],
+    }
+    if steps:
+        meta["steps"] = {"count": len(steps), "first": steps[0], "last": steps[-1]}
+    if start > _YEAR_2000_NS:
+        meta["start"] = datetime.fromtimestamp(start // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return meta
+
+
+def consistency_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
+    """Warnings about ranks that are missing or do not fit together."""
+    sizes = {each.world_size for each in ranks} - {None}
+    if len(sizes) == 1 and (size := max(s for s in sizes if s is not None)) > len(ranks):
+        yield f"{len(ranks)} of {size} ranks are here: what is said about the slowest rank holds for these only"
+    if len(sizes) > 1:
+        yield f"the ranks give different world sizes ({', '.join(map(str, sorted(s for s in sizes if s)))}): one run?"
+    if len({each.has_base for each in ranks}) > 1:
+        yield "some files give a base time and others do not: times cannot be compared between their ranks"
+    with_steps = [each for each in ranks if each.steps]
+    if with_steps and len({each.steps for each in ranks}) > 1:
+        common = set(with_steps[0].steps).intersection(*(each.steps for each in with_steps))
+        yield f"the ranks hold different steps; {len(common)} are on all that have any"
+    for what, values in (("software versions", [e.software for e in ranks]), ("capture options", [e.capture for e in ranks])):
+        if any(value != values[0] for value in values):
+            odd = next(each.rank for each, value in zip(ranks, values, strict=True) if value != values[0])
+            yield f"the ranks were recorded with different {what} (rank {odd} differs from rank {ranks[0].rank})"
+
+
+def _common(values: list[Any]) -> Any:
+    return values[0] if values and all(value == values[0] for value in values) else None

@@ -1,0 +1,1 @@
+from htareport.render.format import text  # temporary

@@ -1,0 +1,101 @@
+'use strict';
+// The page works without this file. It adds: live charts, the theme switch, deep links, and (table.js) live tables.
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+const bytes = (text) => {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+};
+const packed = {}; // id of a data block → promise of its text
+const unpack = (id) => packed[id] ??= new Response(
+  new Blob([bytes(document.getElementById(id).textContent)]).stream().pipeThrough(new DecompressionStream('gzip')),
+).text();
+
+// Charts: each figure shows its SVG until plotly.js, unpacked on first need, has drawn over it.
+let library, figures;
+const loadLibrary = () => library ??= unpack('plotly-data').then((source) => {
+  const script = document.createElement('script');
+  script.textContent = source; // The policy allows it by its hash.
+  document.head.append(script);
+  if (!window.Plotly) throw new Error('plotly.js was blocked');
+});
+const loadFigures = () => figures ??= unpack('figures-data').then(JSON.parse);
+const isDark = () => (document.documentElement.dataset.theme
+  ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark';
+const themed = (spec, dark) => {
+  const made = JSON.parse(JSON.stringify(spec), (_, value) => (isDark() && dark[value]) || value);
+  const style = getComputedStyle(document.body);
+  made.layout.font.color = style.color;
+  made.layout.hoverlabel = { ...made.layout.hoverlabel, bgcolor: style.backgroundColor, font: { color: style.color } };
+  return made;
+};
+const config = (name) => ({
+  responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', displayModeBar: 'hover',
+  modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'], toImageButtonOptions: { filename: name },
+});
+const draw = async (figure) => {
+  try {
+    const [all] = await Promise.all([loadFigures(), loadLibrary()]);
+    const still = $('.static', figure), size = $('svg', still).getBoundingClientRect();
+    // As high as the picture that it replaces, so that nothing jumps; on a phone that one is small.
+    if (size.width > 440) all.figures[figure.id].layout.height = Math.max(120, Math.round(size.height));
+    const spec = themed(all.figures[figure.id], all.dark);
+    const plot = document.createElement('div');
+    plot.className = 'plot';
+    plot.style.height = `${spec.layout.height}px`;
+    still.after(plot);
+    figure.classList.add('live');
+    await Plotly.newPlot(plot, spec.data, spec.layout, config(figure.id));
+  } catch (error) { // The static picture stays.
+    $('.plot', figure)?.remove();
+    figure.classList.remove('live');
+    figure.dataset.error = String(error);
+  }
+};
+const redraw = async () => {
+  if (!figures) return;
+  const all = await figures;
+  for (const figure of $$('figure.live')) {
+    const spec = themed(all.figures[figure.id], all.dark);
+    await Plotly.react($('.plot', figure), spec.data, spec.layout);
+  }
+};
+if ('DecompressionStream' in window && 'IntersectionObserver' in window) {
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      watch.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: '200px' });
+  for (const figure of $$('figure.zoomable')) watch.observe(figure);
+}
+
+// Theme
+$('#theme').addEventListener('click', () => {
+  document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
+  redraw();
+});
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+
+// A deep link opens what it points into.
+const open = () => {
+  const id = decodeURIComponent(location.hash.slice(1));
+  if (!id) return;
+  if (id.startsWith('kernel-')) { showKernel(id); return; }
+  const target = document.getElementById(id);
+  if (!target) return;
+  for (let node = target; node; node = node.parentElement) if (node.tagName === 'DETAILS') node.open = true;
+  target.scrollIntoView();
+};
+addEventListener('hashchange', open);
+addEventListener('DOMContentLoaded', open);
+
+// Where closed parts cannot be printed by style alone, they are opened meanwhile.
+let shut = [];
+addEventListener('beforeprint', () => {
+  shut = $$('details.finding:not([open]), details.help:not([open]), #about details:not([open])');
+  for (const details of shut) details.open = true;
+});
+addEventListener('afterprint', () => { for (const details of shut) details.open = false; });

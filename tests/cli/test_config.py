@@ -1,0 +1,76 @@
+"""Options from a TOML file and from the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from htareport.config import ReportOptions, report_options
+from htareport.errors import UsageError
+
+
+def _options(tmp_path, text, **given):
+    path = tmp_path / "htareport.toml"
+    path.write_text(text, encoding="utf-8")
+    return report_options(given, str(path))
+
+
+def test_nothing_given():
+    assert report_options({}) == ReportOptions()
+
+
+def test_same_keys_as_the_command_line(tmp_path):
+    text = """
+        [report]
+        output = ["a.html", "b.json"]
+        title = "Nightly"
+        ranks = "0,3-5"
+        steps = 3
+        only = ["one", "two"]
+        jobs = 4
+        allow-partial = true
+        [set.one]
+        ratio = 0.5
+        flag = false
+    """
+    assert _options(tmp_path, text) == ReportOptions(
+        output=("a.html", "b.json"),
+        title="Nightly",
+        ranks=frozenset({0, 3, 4, 5}),
+        steps="3",
+        only=("one", "two"),
+        jobs=4,
+        allow_partial=True,
+        set={"one": {"ratio": "0.5", "flag": "False"}},
+    )
+
+
+def test_command_line_wins(tmp_path):
+    text = 'report = {output = "a.html", title = "x"}\n[set.one]\na = 1\nb = 2\n'
+    options = _options(tmp_path, text, output=["b.md"], set=["one.b=3", "two.c=x = y"])
+    assert (options.output, options.title) == (("b.md",), "x")
+    assert options.set == {"one": {"a": "1", "b": "3"}, "two": {"c": "x = y"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[reprot]\n", "unknown table 'reprot': did you mean report? (there are: report, set)"),
+        ("[report]\ntitel = 'x'\n", "unknown key 'titel': did you mean title? (there are: "),
+        ("[report]\nset = 'x'\n", "unknown key 'set'"),
+        ("[report]\nranks = 'x'\n", "htareport.toml: ranks: 'x' is not a list of ranks"),
+        ("[report]\nallow-partial = 'yes'\n", "neither true nor false"),
+        ("[report]\ntitle = 1\n", "1 is not text"),
+        ("[set]\nx = 1\n", "belongs into a table"),
+        ("report = 1\n", "are tables"),
+        ("[report\n", "htareport.toml: Expected"),
+    ],
+)
+def test_slips_are_named(tmp_path, text, message):
+    with pytest.raises(UsageError) as error:
+        _options(tmp_path, text)
+    assert message in str(error.value)
+
+
+def test_file_reaches_the_report(cli, traces, tmp_path):
+    (tmp_path / "c.toml").write_text('[report]\noutput = "c.md"\nonly = "temporal_breakdown"\n')
+    assert cli("report", traces, "--config", "c.toml").out.startswith("c.md  ")

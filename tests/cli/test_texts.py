@@ -1,0 +1,58 @@
+"""What README, CONTRIBUTING and the help texts promise is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import htareport
+from htareport.analyses import analysis_classes
+from htareport.cli import EPILOG, REPORT_EPILOG, parser
+from htareport.config import report_options
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+COMMAND = r"^ *(htareport (?:report|explain|validate).*?)(?:  .*)?$"
+EXAMPLES = re.findall(COMMAND, README + EPILOG + REPORT_EPILOG, re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", dict.fromkeys(EXAMPLES))
+def test_examples_are_valid(example):
+    options = vars(parser().parse_args(shlex.split(example, comments=True)[1:]))
+    read = report_options({name: options[name] for name in ("only", "set", "ranks") if options.get(name)})
+    assert {*read.only, *read.set} <= set(analysis_classes())
+    for name, settings in read.set.items():
+        analysis_classes()[name].configured(settings)
+    if options["command"] == "explain":
+        assert options["name"] in (None, *analysis_classes())
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) > 10
+
+
+def test_readme_names_every_analysis():
+    table = README.partition("| section | question |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[1:]
+    assert sorted(named) == sorted(each.title for each in analysis_classes().values())
+
+
+def test_links_lead_to_files():
+    for text in (README, CONTRIBUTING):
+        for target in re.findall(r"\]\((?!http)(.*?)\)", text):
+            assert (ROOT / target).is_file(), target
+
+
+def test_the_analysis_of_ten_lines_works(traces, monkeypatch):
+    code = re.search(r"```python\n(.*?)```", CONTRIBUTING, re.DOTALL)[1]
+    module = types.ModuleType("htareport.analyses.kernel_count")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)  # noqa: S102  Our own text.
+    report = htareport.analyze(traces, analyses=[module.KernelCount()])
+    assert report["kernel_count"].table().to_dict("list") == {"rank": [0, 1], "count": [4, 4]}

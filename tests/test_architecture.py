@@ -1,0 +1,73 @@
+"""Who may import whom, and what is loaded when: the layers of htareport."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "htareport"
+MODEL = {"algorithms", "errors", "report", "trace", "units"}
+LIBRARY = MODEL | {"analyses", "executors", "hta", "overview", "render", "runner"}
+MAY_IMPORT = {  # Each may import itself and the version.
+    "_version": set(),
+    "errors": set(),
+    "algorithms": {"errors"},
+    "report": {"algorithms", "errors"},
+    "trace": {"algorithms", "errors"},
+    "units": {"report"},
+    "analyses": MODEL,
+    "overview": MODEL,
+    "runner": MODEL | {"analyses", "executors", "overview"},
+    "render": MODEL - {"trace"},
+    "executors": set(),
+    "config": {"errors"},
+    "hta": LIBRARY,
+    "cli": LIBRARY | {"config"},
+    "__main__": {"cli"},
+    "__init__": LIBRARY,  # Lazily: see test_importing_loads_nothing_heavy.
+}
+FILES = sorted(ROOT.rglob("*.py"))
+HEAVY = {"dask", "jinja2", "msgspec", "numpy", "orjson", "pandas", "plotly", "rich", "weasyprint"}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def _part(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_layers(path):
+    own = _part(path)
+    used = {name.split(".")[1] for name in _imports(path) if name.startswith("htareport.")}
+    assert used <= MAY_IMPORT[own] | {own, "_version", "__version__"}
+
+
+def test_analyses_know_neither_each_other_nor_how_they_are_drawn():
+    folder = ROOT / "analyses"
+    analyses = {path.stem for path in folder.glob("*.py") if "(Analysis)" in path.read_text(encoding="utf-8")}
+    assert analyses
+    for path in folder.glob("*.py"):
+        for name in _imports(path):
+            assert name.partition(".")[0] not in {"plotly", "jinja2"}, path
+            assert not (name.startswith("htareport.analyses.") and name.split(".")[2] in analyses), path
+
+
+@pytest.mark.parametrize("code", ["import htareport", "import htareport.cli as cli; assert cli.main(['--help']) == 0"])
+def test_importing_loads_nothing_heavy(code):
+    command = [sys.executable, "-c", f"{code}; import sys; sys.stderr.write(' '.join(sys.modules))"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT.parent).stderr.split()
+    assert "htareport" in loaded
+    assert not HEAVY & set(loaded)
