@@ -17,8 +17,6 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
-T = TypeVar("T")
-
 COMPRESSION_RATIO = 17  # Of Kineto's JSON; 13 to 20 were measured.
 SMALL_INPUT = 300_000_000  # Raw bytes below which starting two processes takes as long as it saves: half a second.
 WORKER_BYTES = 150_000_000  # What a process takes before it reads anything.
@@ -35,10 +33,10 @@ def make_executor(jobs: int) -> Executor | None:
     return None if jobs <= 1 else _Pool(jobs, mp_context=_Context(), initializer=_end_with_parent)
 
 
-def isolated(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a process of its own. BrokenExecutor if that process is killed."""
+def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
+    """Run one task in a process of its own. BrokenExecutor if that process is killed."""
     with _Pool(1, mp_context=_Context(), initializer=_end_with_parent) as pool:
-        return pool.submit(function, *arguments).result()
+        return pool.submit(task, *arguments).result()
 
 
 def default_jobs(rank_sizes: Sequence[int]) -> int:
@@ -145,9 +143,3 @@ class _Pool(ProcessPoolExecutor):
                 if isinstance(child, _Worker):
                     child.terminate()
         return super().__exit__(kind, *rest)
-
-
-def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
-    """Run one task in a process of its own. BrokenExecutor if that process is killed."""
-    with _Pool(1, mp_context=_Context(), initializer=_end_with_parent) as pool:
-        return pool.submit(task, *arguments).result()

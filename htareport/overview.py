@@ -9,14 +9,13 @@ from htareport.trace.summary import RankFacts
 from htareport.units import text
 
 _WORTH_SAYING = 0.005  # Shares below this are left out of the sentence.
-_CLOSE = 0.02  # A slowest rank this little over the median is not named.
+_MOSTLY = 0.5
 
 
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
     """Say what a step takes, where its time goes and who is slowest, as far as the run tells."""
     facts = {fact.name: fact for section in sections for fact in section.facts}
-    tables = {section.name: section for section in sections}
-    parts = [_duration(facts, ranks), *_shares(facts), *_slowest(facts, tables), *_host_only(facts)]
+    parts = [_duration(facts, ranks), *_shares(facts), *_slowest(facts), *_host_only(facts)]
     return " ".join(part for part in parts if part)
 
 
@@ -39,7 +38,7 @@ def _shares(facts: dict[str, Fact]) -> list[str]:
     shares.append((memory, "exposed copies"))
     said = [f"{_percent(v)} {words}" for v, words in shares if v >= _WORTH_SAYING]
     cause = facts.get("host_wait_share")
-    if cause and cause.value is not None and idle.value >= _WORTH_SAYING:
+    if cause and cause.value is not None and idle.value >= _WORTH_SAYING and cause.value >= _MOSTLY:
         where = next(i for i, part in enumerate(said) if part.endswith("GPU idle"))
         said[where] += f" ({_percent(cause.value)} of it because the host launches late)"
     return [f"{', '.join(said)}."]
@@ -47,19 +46,16 @@ def _shares(facts: dict[str, Fact]) -> list[str]:
 
 def _percent(share: float) -> str:
     """Whole percents: a sentence wants no decimals, and the table has them."""
-    return text(round(share, 2), Unit.RATIO)
+    return f"{100 * share:.0f}\u202f%"
 
 
-def _slowest(facts: dict[str, Fact], sections: dict[str, Section]) -> list[str]:
-    fact = facts.get("slowest_rank")
-    if not fact or fact.value is None:
-        return []
-    ranks = sections["step_time"].table("ranks")
-    median = float(ranks["median"].median())
-    over = float(ranks["median"].max()) - median
-    if over < _CLOSE * median:
-        return []
-    return [f"Rank {int(fact.value)} is slowest (+{text(over, Unit.NANOSECONDS)})."]
+def _slowest(facts: dict[str, Fact]) -> list[str]:
+    said = []
+    if (late := facts.get("late_rank")) and late.value is not None:
+        said.append(f"The others wait for rank {int(late.value)} ({late.detail}).")
+    if (slow := facts.get("slowest_rank")) and slow.value is not None:
+        said.append(f"Rank {int(slow.value)} takes longest ({slow.detail}).")
+    return said[:1]
 
 
 def _host_only(facts: dict[str, Fact]) -> list[str]:

@@ -200,6 +200,7 @@ class Fact:
     detail: str = ""
     help: str = ""
     better: Better | None = None
+    order: int = 50  # Place in the overview, low first.
 
     def __post_init__(self) -> None:
         if self.value is not None:  # Often a numpy scalar, which JSON does not know.

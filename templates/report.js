@@ -34,21 +34,47 @@ const config = (name) => ({
   responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', displayModeBar: 'hover',
   modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'], toImageButtonOptions: { filename: name },
 });
+// Series as buttons that hide and show them.
+const legendOf = (plot, spec) => {
+  const names = [...new Set(spec.data.map((trace) => trace.legendgroup).filter(Boolean))];
+  if (names.length < 2) return null;
+  const legend = document.createElement('div');
+  legend.className = 'legend';
+  legend.append(...names.map((name) => {
+    const traces = spec.data.flatMap((trace, i) => (trace.legendgroup === name ? [i] : []));
+    const { marker, line, fillcolor } = spec.data[traces.at(-1)];
+    const button = document.createElement('button'), swatch = document.createElement('i');
+    swatch.style.background = fillcolor ?? marker?.color ?? line?.color;
+    button.type = 'button';
+    button.ariaPressed = 'true';
+    button.append(swatch, new DOMParser().parseFromString(name, 'text/html').documentElement.textContent);
+    button.addEventListener('click', () => {
+      const shown = button.ariaPressed !== 'true';
+      button.ariaPressed = String(shown);
+      Plotly.restyle(plot, { visible: shown }, traces);
+    });
+    return button;
+  }));
+  return legend;
+};
 const draw = async (figure) => {
   try {
     const [all] = await Promise.all([loadFigures(), loadLibrary()]);
     const still = $('.static', figure), size = $('svg', still).getBoundingClientRect();
-    // As high as the picture that it replaces, so that nothing jumps; on a phone that one is small.
-    if (size.width > 440) all.figures[figure.id].layout.height = Math.max(120, Math.round(size.height));
     const spec = themed(all.figures[figure.id], all.dark);
     const plot = document.createElement('div');
     plot.className = 'plot';
-    plot.style.height = `${spec.layout.height}px`;
     still.after(plot);
+    const legend = legendOf(plot, spec);
+    if (legend) plot.before(legend);
     figure.classList.add('live');
+    // As high as the picture that it replaces, so that nothing jumps; on a phone that one is small.
+    if (size.width > 440) spec.layout.height = Math.max(110, Math.round(size.height - (legend?.offsetHeight ?? 0)));
+    all.figures[figure.id].layout.height = spec.layout.height;
+    plot.style.height = `${spec.layout.height}px`;
     await Plotly.newPlot(plot, spec.data, spec.layout, config(figure.id));
   } catch (error) { // The static picture stays.
-    $('.plot', figure)?.remove();
+    for (const part of $$('.plot, .legend', figure)) part.remove();
     figure.classList.remove('live');
     figure.dataset.error = String(error);
   }
@@ -57,8 +83,9 @@ const redraw = async () => {
   if (!figures) return;
   const all = await figures;
   for (const figure of $$('figure.live')) {
-    const spec = themed(all.figures[figure.id], all.dark);
-    await Plotly.react($('.plot', figure), spec.data, spec.layout);
+    const spec = themed(all.figures[figure.id], all.dark), plot = $('.plot', figure), legend = $('.legend', figure);
+    await Plotly.react(plot, spec.data, spec.layout);
+    legend?.replaceWith(legendOf(plot, spec));
   }
 };
 if ('DecompressionStream' in window && 'IntersectionObserver' in window) {

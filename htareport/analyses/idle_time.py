@@ -15,7 +15,7 @@ from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit,
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
-CATEGORIES = {"host_wait": "host wait", "kernel_wait": "kernel wait", "other": "other"}
+CAUSES = ("host wait", "kernel wait", "other")
 _CATEGORY_HELP = "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, or unknown."
 _STATISTICS = {"mean": "Mean", "std": "Std", "min": "Min", "p25": "p25", "p50": "p50", "p75": "p75", "max": "Max"}
 _LARGEST = 20
@@ -122,7 +122,7 @@ class IdleTime(Analysis):
                     "device": largest["device"],
                     "start": largest["begin"],
                     "duration": largest["gap"],
-                    "category": largest["category"].astype(str).map(CATEGORIES),
+                    "category": largest["category"].astype(str),
                     "step": pd.Series(steps[at], largest.index).astype("float64").where(steps[at] >= 0),
                     "before": names[largest["previous"].to_numpy()],
                     "after": names[at],
@@ -158,7 +158,7 @@ class IdleTime(Analysis):
                 "device": events["device"].to_numpy()[order][rows],
                 "gap": gap,
                 "begin": latest,
-                "category": pd.Categorical.from_codes(cause, list(CATEGORIES)),
+                "category": pd.Categorical.from_codes(cause, list(CAUSES)),
                 "event": order[rows],
                 "previous": order[last[rows - 1]],
             }
@@ -174,17 +174,16 @@ class IdleTime(Analysis):
         sums = frames["devices"].groupby("category")["idle"].sum()
         if total := float(sums.sum()):
             words = "Share of the devices' idle time in gaps whose next launch starts after the gap began."
-            yield Fact("host_wait_share", "of idle is host wait", sums["host_wait"] / total, Unit.RATIO, "host launches late",
+            yield Fact("host_wait_share", "of idle is host wait", sums["host wait"] / total, Unit.RATIO, "host launches late",
                        words, Better.LOWER)  # fmt: skip
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         devices, streams = frames["devices"], frames["streams"]
         wide = devices.pivot_table(index=["rank", "device"], columns="category", values="idle", sort=False).reset_index()
-        wide = wide.reindex(columns=["rank", "device", *CATEGORIES], fill_value=0)
-        yield by_rank("devices", "Idle time of the devices", wide, CATEGORIES,
+        wide = wide.reindex(columns=["rank", "device", *CAUSES], fill_value=0)
+        yield by_rank("devices", "Idle time of the devices", wide, {cause: cause for cause in CAUSES},
                       caption="Time in which nothing runs on the device, by cause.")  # fmt: skip
         means = streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index()
-        means["category"] = means["category"].map(CATEGORIES)
         means = means[means.groupby("stream")["idle"].transform("sum") > 0]
         if len(means):
             means["stream"] = "stream " + means["stream"].astype(str).str.removeprefix("stream ")
@@ -194,7 +193,7 @@ class IdleTime(Analysis):
         if len(histogram := frames["histogram"]):
             left, right = histograms.edges(histogram["bin"].to_numpy() * histograms.COARSE)
             right = left * 10 ** (histograms.COARSE / histograms.PER_DECADE)
-            shown = histogram.assign(left=left, right=right, category=histogram["category"].map(CATEGORIES))
+            shown = histogram.assign(left=left, right=right)
             yield Chart("histogram", "Lengths of the gaps", Mark.HISTOGRAM, shown, "left", "count", "category", x2="right",
                         x_label="gap", y_label="gaps", x_unit=_NS, y_unit=Unit.COUNT, log_x=True,
                         caption="Gaps of the devices, all ranks together; the scale is logarithmic.")  # fmt: skip
@@ -203,7 +202,7 @@ class IdleTime(Analysis):
 def _sums(gaps: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     """Idle time and gaps of each device or stream that is there by cause, zero where a cause does not occur."""
     keys = list(there.columns)
-    every = there.merge(pd.DataFrame({"category": list(CATEGORIES)}), how="cross")
+    every = there.merge(pd.DataFrame({"category": list(CAUSES)}), how="cross")
     counted = gaps.assign(category=gaps["category"].astype(str), one=gaps["gap"] > 0)
     sums = counted.groupby([*keys, "category"], dropna=False).agg(idle=("gap", "sum"), count=("one", "sum")).reset_index()
     every = every.merge(sums, how="left", on=[*keys, "category"]).fillna({"idle": 0, "count": 0})

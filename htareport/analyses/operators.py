@@ -61,7 +61,7 @@ class Operators(Analysis):
         table["self"] = groups["self"].sum()
         table = table.reset_index().sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
         table["name"] = [trace.loaded.strings[code] for code in table["name"]]
-        size = pd.DataFrame([{"names": len(table), "self": int(own.sum())}])
+        size = pd.DataFrame([{"names": len(table), "self": int(own.sum()), "gpu": Capability.GPU in trace.capabilities}])
         return {"operators": table.head(_MOST_NAMES), "size": size}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -74,6 +74,8 @@ class Operators(Analysis):
         return {"operators": table.head(_MOST_NAMES), "size": frames["size"]}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
+        if frames["size"]["gpu"].any():  # Then the host is not what counts, and synchronising calls lead the list.
+            return
         row = frames["operators"].iloc[0]
         words = "Self time of the operator with the largest, as a share of the self time of all operators."
         yield Fact("top_operator_share", "of host operator time", float(row["share"]), Unit.RATIO, str(row["name"]), words)

@@ -15,6 +15,7 @@ from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _MOST_ROWS = 20_000
+_NOTABLE = 0.02  # A slowest rank this little over the median is not named.
 _SLOWEST = "The slowest rank's time, which is what the job takes for the step."
 
 
@@ -34,7 +35,7 @@ class StepTime(Analysis):
 
     title = "Step time"
     group = Group.TIME
-    order = 0
+    order = 10
     requires = frozenset({Capability.STEPS})
     tables = (
         TableSpec(
@@ -113,13 +114,15 @@ class StepTime(Analysis):
         row = frames["summary"].iloc[0]
         count = int(row["steps"])
         spread = f"p95 {text(row['p95'], _NS)} · {count} steps" if count > 1 else "1 step"
-        yield Fact("step_time", "step time", row["median"], _NS, spread, f"Median over the steps. {_SLOWEST}", Better.LOWER)
+        words = f"Median over the steps. {_SLOWEST}"
+        yield Fact("step_time", "step time", row["median"], _NS, spread, words, Better.LOWER, order=0)
         ranks = frames["ranks"]
-        if len(ranks) > 1:
-            worst = ranks.loc[ranks["median"].idxmax()]
-            over = f"+{text(worst['median'] - ranks['median'].median(), _NS)} over the median rank"
+        worst = ranks.loc[ranks["median"].idxmax()]
+        over = worst["median"] - ranks["median"].median()
+        if over > _NOTABLE * ranks["median"].median():  # Ranks that wait for each other all take the same time.
             words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
-            yield Fact("slowest_rank", "slowest rank", float(worst["rank"]), Unit.ID, over, words)
+            detail = f"+{text(over, _NS)} over the median rank"
+            yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.ID, detail, words, order=40)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         steps, ranks = every_nth(frames["steps"], "step"), frames["ranks"]

@@ -13,6 +13,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.scale import by_rank, every_nth, rank_labels
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
+from htareport.units import text
 
 PARTS = {
     "compute": "compute",
@@ -29,6 +30,13 @@ _PART_HELP = {
 }
 _BETTER = {"compute": None, "exposed_comm": Better.LOWER, "exposed_memory": Better.LOWER, "idle": Better.LOWER}
 _MOST_STEP_ROWS = 20_000
+_NOTABLE = 0.02  # A rank whose own time is this little over the median is not named,
+_FEWEST_STEPS = 3  # nor one of a run with fewer steps,
+_MOST_STEPS = 2 / 3  # nor one that leads in fewer of them.
+_OWN_HELP = (
+    "Mean step time without exposed communication: what the rank needs by itself. Ranks with less wait, inside their "
+    "communication, for the rank with most."
+)
 
 
 def _parts() -> tuple[Column, ...]:
@@ -59,7 +67,7 @@ class TemporalBreakdown(Analysis):
 
     title = "Temporal breakdown"
     group = Group.TIME
-    order = 10
+    order = 0
     requires = frozenset({Capability.GPU})
     tables = (
         TableSpec(
@@ -75,6 +83,7 @@ class TemporalBreakdown(Analysis):
                 Column("comm", "Communication", _NS, "Time in which a communication kernel runs, hidden or not."),
                 Column("memory", "Memory", _NS, "Time in which a copy or fill runs, hidden or not."),
                 Column("overlap", "Overlap", _NS, "Time in which communication and compute run at once."),
+                Column("own_step", "Own time per step", _NS, _OWN_HELP, better=Better.LOWER),
                 Column("num_device_events", "Device events", Unit.COUNT, "Kernels, copies and fills."),
             ),
         ),
@@ -119,13 +128,16 @@ class TemporalBreakdown(Analysis):
         del job
         ranks, per_step = frames["ranks"], frames["per_step"]
         span = ranks["span"].where(ranks["span"] > 0).astype("float64")
+        own = (per_step["time"] - per_step["exposed_comm"]).groupby([per_step["rank"], per_step["device"]], dropna=False)
         ranks = ranks.assign(**{f"{part}_share": ranks[part] / span for part in PARTS})
+        ranks = ranks.merge(own.mean().rename("own_step").reset_index(), how="left", on=["rank", "device"])
         steps = per_step.groupby("step")[["time", *PARTS]].mean().round().astype("int64").reset_index()
         if len(per_step) > _MOST_STEP_ROWS:
             worst = per_step.groupby(["rank"])["time"].max().sort_values(ascending=False).index
             kept = worst[: max(1, _MOST_STEP_ROWS * len(worst) // len(per_step))]
             per_step = per_step[per_step["rank"].isin(kept)]
-        return {"ranks": ranks, "steps": steps, "per_step": per_step, "shares": _overall(ranks, frames["per_step"])}
+        every = frames["per_step"]
+        return {"ranks": ranks, "steps": steps, "per_step": per_step, "shares": _overall(ranks, every), "late": _late(every)}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["shares"].iloc[0]
@@ -133,7 +145,12 @@ class TemporalBreakdown(Analysis):
             words = f"{_PART_HELP[part]} As a share of {row['of']}, over all ranks and devices."
             label = {"compute": "GPU computing", "exposed_comm": "exposed communication", "idle": "GPU idle"}[part]
             better = _BETTER[part] or Better.HIGHER
-            yield Fact(f"{part}_share", label, row[part], Unit.RATIO, f"of {row['of']}", words, better)
+            yield Fact(f"{part}_share", label, row[part], Unit.RATIO, f"of {row['of']}", words, better, order=10)
+        if len(late := frames["late"]):
+            over = text(late["over"].iloc[0], _NS)
+            detail = f"+{over} of own time per step over the median"
+            rank = late["rank"].iloc[0]
+            yield Fact("late_rank", "rank the others wait for", rank, Unit.ID, detail, _OWN_HELP, order=30)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         steps, ranks = frames["steps"], frames["ranks"]
@@ -192,6 +209,19 @@ def _steps(steps: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> p
             "idle": end - start - within["busy"],
         }
     )
+
+
+def _late(per_step: pd.DataFrame) -> pd.DataFrame:
+    """The rank that needs most time of its own, if it is so in most steps and by more than a little: rank, over (ns)."""
+    own = per_step.assign(own=per_step["time"] - per_step["exposed_comm"])
+    by_rank = own.groupby("rank")["own"].mean()
+    steps = own.groupby("step")["own"]
+    leaders = own.loc[steps.idxmax(), "rank"].value_counts()
+    if len(by_rank) > 1 and steps.ngroups >= _FEWEST_STEPS:
+        worst, over = by_rank.idxmax(), by_rank.max() - by_rank.median()
+        if over > _NOTABLE * by_rank.median() and leaders.get(worst, 0) >= _MOST_STEPS * steps.ngroups:
+            return pd.DataFrame([{"rank": worst, "over": over}])
+    return pd.DataFrame({"rank": [], "over": []})
 
 
 def _overall(ranks: pd.DataFrame, per_step: pd.DataFrame) -> pd.DataFrame:

@@ -9,8 +9,9 @@ import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from htareport import render
 from htareport.cli import console, reading
 from htareport.config import ReportOptions, did_you_mean, report_options
 from htareport.errors import OutputError, UsageError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from htareport.report import Report
     from htareport.trace import Trace
 
-FORMATS = (".html", ".md", ".json", ".json.gz", ".csv.zip")
 EXIT_PARTIAL = 4
 
 _GIVEN = ("output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "plotlyjs")
@@ -55,14 +55,14 @@ def check_output(output: str) -> None:
     if output == "-":
         return
     path = Path(output)
-    if not path.name.lower().endswith(FORMATS):
-        known = f"{' '.join(FORMATS)}, and - for Markdown on standard output"
+    if not path.name.lower().endswith(render.SUFFIXES):
+        known = f"{' '.join(render.SUFFIXES)}, and - for Markdown on standard output"
         raise UsageError(f"-o {output}: the suffix picks the format; there are {known}")
     if path.is_dir():
         raise UsageError(f"-o {output}: is a folder")
     if not path.parent.is_dir():
         raise OutputError(f"-o {output}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise OutputError(f"-o {output}: no permission to write there")
 
 
@@ -107,10 +107,8 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     analyses = chosen_analyses(options)
     trace = reading.open_trace(source, options.ranks)
     _refuse_overwriting(trace, options.output)
-    if any(output.endswith(".html") for output in options.output):
-        from htareport import render
-
-        render.prepare()
+    if any(output.lower().endswith(".html") for output in options.output):
+        render.prepare(options.plotlyjs)
     with reading.executor(trace, options.jobs) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
             trace, analyses=analyses, steps=options.steps, executor=executor, title=options.title, progress=progress
@@ -126,22 +124,18 @@ def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:
 
 def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     """Write every output, the others too if one fails; return whether one did."""
-    from htareport import render
-
     failed, written = False, list[str]()
     for output in sorted(options.output, key=lambda each: each == "-"):  # A broken pipe shall cost no file.
-        extra: dict[str, Any] = {"plotlyjs": options.plotlyjs} if output.lower().endswith(".html") else {}
         try:
             if output == "-":
                 _print_markdown(report)
             else:
-                path = render.write(report, output, **extra)
+                path = render.write(report, output, plotlyjs=options.plotlyjs)
                 written.append(f"{path}  {console.size(path.stat().st_size)}")
         except BrokenPipeError:
             console.drop_output()
         except (OSError, OutputError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            console.error(f"-o {output}: {reason}")
+            console.error(str(error) if isinstance(error, OutputError) else f"{output}: {error.strerror or error}")
             failed = True
     for line in () if quiet else written:
         (console.err if "-" in options.output else console.out)(line)
@@ -149,8 +143,5 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
 
 
 def _print_markdown(report: Report) -> None:
-    from htareport.render import markdown
-
-    text = markdown.render(report)
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.write(render.encoded(report, ".md").decode())
     sys.stdout.flush()

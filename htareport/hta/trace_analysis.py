@@ -187,7 +187,7 @@ class TraceAnalysis:
             {
                 "rank": idle["rank"],
                 "stream": idle["stream"],
-                "idle_category": idle["category"],
+                "idle_category": idle["category"].str.replace(" ", "_"),
                 "idle_time": idle["idle"] / _PER_US,
                 "idle_time_ratio": idle["ratio"],
                 "device": idle["device"],
@@ -251,7 +251,7 @@ def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
     for column, label in names.items():
         out[label] = gaps[column] / _PER_US
     out["device"] = gaps["device"]
-    return out.set_index(pd.Index(gaps["category"], name="idle_category"))
+    return out.set_index(pd.Index(gaps["category"].str.replace(" ", "_"), name="idle_category"))
 
 
 def _within(folder: str | Path, files: Mapping[int, str] | Sequence[str]) -> Any:

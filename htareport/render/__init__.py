@@ -3,6 +3,8 @@
 Importing this package is cheap: jinja2 and plotly load when something is drawn.
 """
 
+# ruff: noqa: PLC0415  each format loads only what it needs
+
 from __future__ import annotations
 
 import os
@@ -31,14 +33,13 @@ def suffix_of(path: str | Path) -> str:
 
 def prepare(plotlyjs: str | Path | None = None) -> None:
     """Start packing plotly.js for .html in a thread, so that it is ready when the traces are read."""
-    from htareport.render import bundle  # noqa: PLC0415
+    from htareport.render import bundle
 
     bundle.prepare(plotlyjs)
 
 
 def encoded(report: Report, suffix: str, *, plotlyjs: str | Path | None = None) -> bytes:
     """Return a report in the format of one of SUFFIXES; equal reports give equal bytes."""
-    # ruff: noqa: PLC0415  (each format loads only what it needs)
     if suffix == ".html":
         from htareport.render.html import html
 

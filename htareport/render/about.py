@@ -75,7 +75,8 @@ def entries(report: Report) -> list[Entry]:
     """Return what `meta` holds beside its tables, known things first, unknown ones as they are."""
     known = [name for name in _LABELS if name in report.meta]
     others = [name for name in report.meta if name not in _LABELS and name not in _OWN_TABLES]
-    made = [Entry(_LABELS.get(name, name.replace("_", " ").capitalize()), said(report.meta[name])) for name in known + others]
+    terms = {name: _LABELS.get(name, name.replace("_", " ").capitalize()) for name in known + others}
+    made = [Entry(term, said(report.meta[name])) for name, term in terms.items()]
     return [entry for entry in made if entry.text]
 
 

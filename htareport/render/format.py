@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,7 +22,8 @@ MISSING = "–"
 # Unit → (used from this magnitude on, factor, symbol), largest first.
 _SCALES: dict[Unit, tuple[tuple[float, float, str], ...]] = {
     Unit.NANOSECONDS: ((1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "µs"), (0, 1, "ns")),
-    Unit.BYTES: ((2**40, 2**40, "TiB"), (2**30, 2**30, "GiB"), (2**20, 2**20, "MiB"), (2**10, 2**10, "KiB"), (0, 1, "B")),
+    Unit.BYTES: ((2**40, 2**40, "TiB"), (2**30, 2**30, "GiB"), (2**20, 2**20, "MiB"), (2**10, 2**10, "KiB"),
+                 (0, 1, "B")),
     Unit.BYTES_PER_SECOND: ((1e8, 1e9, "GB/s"), (1e6, 1e6, "MB/s"), (1e3, 1e3, "kB/s"), (0, 1, "B/s")),
     Unit.RATIO: ((0, 0.01, "%"),),
 }  # fmt: skip
@@ -57,7 +59,7 @@ def number(value: Any) -> float | None:
 def text(value: Any, unit: Unit) -> str:
     """Return a value as shown to people: three significant digits and its unit, or a dash where it is missing.
 
-    Times are in ns, ratios from 0 to 1, rates in bytes per second (GB/s = 10^9), bytes in KiB, MiB, GiB (powers of 1024).
+    Times are in ns, ratios from 0 to 1, rates in bytes per second (GB/s = 10^9), bytes become KiB, MiB, GiB.
     """
     if is_missing(value):
         return MISSING
@@ -148,7 +150,7 @@ def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> li
 
 def tick_labels(positions: list[float]) -> list[str]:
     """Return positions as text with the same number of decimals each."""
-    steps = [b - a for a, b in zip(positions, positions[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(positions)]
     step = min(steps, default=abs(positions[0]) if positions else 1.0) or 1.0
     if max(map(abs, positions), default=0.0) >= 1e7:  # noqa: PLR2004  too long to write out
         return [f"{position:.3g}".replace("-", MINUS) for position in positions]

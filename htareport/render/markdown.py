@@ -96,7 +96,7 @@ def _cell(value: Any, unit: Unit) -> str:
     shown = fmt.text(value, unit)
     if unit is Unit.NAME and not fmt.is_missing(value):
         return code(names.short(shown, _LONGEST_CELL))
-    return code(names.cut(shown, _LONGEST_CELL)) if unit is Unit.TEXT and _CONTROL.sub("", shown).strip() else words(shown)
+    return code(names.cut(shown, _LONGEST_CELL)) if unit is Unit.TEXT else words(shown)
 
 
 def code(text: str) -> str:

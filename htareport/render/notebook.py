@@ -1,4 +1,4 @@
-"""Reports and sections as cells of a notebook: static pictures and tables, no scripts, nothing outside the cell touched."""
+"""Reports and sections as cells of a notebook: static pictures and tables, no scripts."""
 
 from __future__ import annotations
 

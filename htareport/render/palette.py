@@ -41,8 +41,9 @@ _PAIRS: tuple[tuple[str, str], ...] = (
     ("#999933", "#C7C75A"),  # 11
     ("#5B3A29", "#C39B86"),  # 12
 )
+_IDLE = 3
 COLORS = tuple(
-    Color(i, light, dark, *(("#808890", "#8D97A1") if i == 3 else ())) for i, (light, dark) in enumerate(_PAIRS)
+    Color(i, light, dark, *(("#808890", "#8D97A1") if i == _IDLE else ())) for i, (light, dark) in enumerate(_PAIRS)
 )
 MAIN, WORST, REST = COLORS[0], COLORS[5], COLORS[8]
 

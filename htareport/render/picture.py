@@ -154,7 +154,7 @@ def span(*columns: Iterable[float | None]) -> tuple[float, float]:
     return (min(present), max(present)) if present else (0.0, 0.0)
 
 
-def value_axis(
+def value_axis(  # noqa: PLR0913  what an axis is made of
     label: str, unit: Unit, low: float, high: float, lines: Sequence[tuple[float, str]], *, zero: bool
 ) -> Axis:
     """Make an axis for raw values from `low` to `high`; `zero` makes it start there (marks whose length counts)."""
@@ -163,10 +163,7 @@ def value_axis(
     scale = fmt.axis_scale(low, high, unit)
     low, high = low / scale.factor, high / scale.factor
     pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    if zero or 0 <= low < _NEAR_ZERO * high:
-        bottom = min(low - pad, 0.0) if low < 0 else 0.0
-    else:
-        bottom = low - pad
+    bottom = 0.0 if low >= 0 and (zero or low < _NEAR_ZERO * high) else low - pad
     if zero and high <= 0:
         return Axis(fmt.axis_title(label, scale), unit, scale, bottom if low < 0 else 0.0, 0.0 if low < 0 else 1.0)
     return Axis(fmt.axis_title(label, scale), unit, scale, bottom, high + (high - bottom) * 0.05)

@@ -168,9 +168,8 @@ def timeline(chart: Chart, rows: Rows) -> Picture:
         axis = value_axis(chart.x_label, chart.x_unit, low, high, chart.lines, zero=False)
     lengths = [None if a is None or b is None else b - a for a, b in zip(start, end, strict=True)]
     texts = rows.raw("text")
-    labels = [
-        full[lane] if text is None else f"{fmt.text(text, Unit.NAME)}" for lane, text in zip(lane_of, texts, strict=True)
-    ]
+    named = zip(lane_of, texts, strict=True)
+    labels = [full[lane] if text is None else fmt.text(text, Unit.NAME) for lane, text in named]
     series = grouped(rows, lengths, chart.x_unit, labels)
     starts, ends = split(rows, scaled(start, axis.scale, 9)), split(rows, scaled(end, axis.scale, 9))
     places = split(rows, [float(lane) for lane in lane_of])
@@ -201,9 +200,7 @@ def _finished(  # noqa: PLR0913  one call per mark
         one.base = places[name]
         one.value = scaled(one.value, axis.scale)
         one.extra = {channel: scaled(by[name], axis.scale) for channel, by in (extra or {}).items()}
-    return Picture(
-        chart, base, axis, tuple(series.values()), horizontal=horizontal, lines=reference_lines(chart, axis)
-    )
+    return Picture(chart, base, axis, tuple(series.values()), horizontal=horizontal, lines=reference_lines(chart, axis))
 
 
 def _places(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
@@ -248,11 +245,8 @@ def _thinned(series: Series) -> Series:
     size = math.ceil(2 * count / MOST_POINTS)
     keep = set[int]()
     for first in range(0, count, size):
-        bucket = [i for i in range(first, min(first + size, count)) if series.value[i] is not None]
-        if bucket:
-            keep |= {min(bucket, key=lambda i: series.value[i] or 0.0), max(bucket, key=lambda i: series.value[i] or 0.0)}
-        else:
-            keep.add(first)
+        bucket = [(value, i) for i in range(first, min(first + size, count)) if (value := series.value[i]) is not None]
+        keep |= {min(bucket)[1], max(bucket)[1]} if bucket else {first}
     return series.reordered(sorted(keep))
 
 

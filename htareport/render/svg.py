@@ -27,6 +27,7 @@ WIDTH = 520
 _HEIGHT, _HEATMAP_HEIGHT = 270, 320
 _ROW, _MOST_HEIGHT = 22.0, 640.0
 _LEGEND_LINE = 18.0
+_FEW_ROWS = 4
 _LEFT_SHARE = 0.42  # Category names may take so much of the width.
 
 
@@ -97,8 +98,8 @@ def _canvas(made: Picture, width: float) -> Canvas:
     if is_map:
         canvas.top += 12
         ticks = made.color.ticks()
-        canvas.right = 37 + max((text_width(label) for _, label in ticks), default=20)
-        canvas.right = max(canvas.right, 20 + text_width(made.color.title), 37 + text_width(made.color_text(made.color.low)))
+        labels = [label for _, label in ticks] + [made.color_text(made.color.low)]
+        canvas.right = max(20 + text_width(made.color.title), 37 + max(map(text_width, labels)))
     elif made.chart.mark is Mark.BAR and len(made.base.labels) <= svg_marks.LABELLED_ROWS:
         canvas.right = 10 + max((text_width(s) for one in made.series for s in one.shown), default=0)
     if made.lines and (made.horizontal or made.lines_on_base):
@@ -115,7 +116,11 @@ def _height(canvas: Canvas) -> float:
         return min(max(margins + rows * 18.0, 160.0), _HEATMAP_HEIGHT)
     if not made.horizontal:
         return _HEIGHT
-    per_row = _ROW * (max(1.0, 0.6 * len(made.series)) if made.chart.mark in {Mark.BOX, Mark.RANGE} else 1.0)
+    per_row = _ROW
+    if made.chart.mark in {Mark.BOX, Mark.RANGE}:
+        per_row *= max(1.0, 0.6 * len(made.series))
+    elif made.chart.mark is Mark.TIMELINE or len(made.base.labels) < _FEW_ROWS:
+        per_row *= 1.4
     return min(max(margins + per_row * len(made.base.labels), margins + 40), _MOST_HEIGHT)
 
 

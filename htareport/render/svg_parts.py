@@ -1,7 +1,7 @@
 """Building blocks of static pictures: text that fits, shapes, and the canvas that turns values into pixels.
 
-Only presentation attributes with literal colours are used, since PDF and mail renderers know neither style sheets' custom
-properties nor gradients. Classes let the page's style sheet recolour what it shows on dark pages.
+Only presentation attributes with literal colours are used, since PDF and mail renderers know neither custom properties
+nor gradients. Classes let the page's style sheet recolour what it shows on dark pages.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ FONTS = "Arial, Helvetica, Liberation Sans, DejaVu Sans, sans-serif"
 INK, MUTED, GRID, EMPTY = "#1d2329", "#56606a", "#dfe3e8", "#eceff2"
 # Advance widths of Helvetica (and Arial) for the characters from space to tilde, in thousandths of the font size.
 _WIDTHS = (
-    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556, 556, 556,
-    556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778,
-    667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278, 556,
-    556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556,
+    556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278,
+    500, 667, 556, 833, 722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469,
+    556, 333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500,
+    278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
 )  # fmt: skip
 _WIDTH_OF = {chr(32 + i): width * 1.05e-3 for i, width in enumerate(_WIDTHS)} | {"\u202f": 0.2, "µ": 0.6, "…": 1.0}
 _OTHER_WIDTH = 1.0
@@ -153,7 +154,9 @@ class Canvas:
         if d:
             self.add(f'<path d="{d}" {attributes}/>')
 
-    def text(self, x: float, y: float, text: str, anchor: str = "start", *, muted: bool = True, extra: str = "") -> None:
+    def text(  # noqa: PLR0913  what a text is made of
+        self, x: float, y: float, text: str, anchor: str = "start", *, muted: bool = True, extra: str = ""
+    ) -> None:
         """Write text at its baseline."""
         color, role = (MUTED, "mut") if muted else (INK, "ink")
         self.add(
@@ -173,5 +176,7 @@ def _share(axis: Axis, value: float) -> float:
 def box_path(boxes: Iterable[tuple[float, float, float, float]]) -> str:
     """Return many rectangles as one path: small files."""
     return "".join(
-        f"M{num(x)} {num(y)}h{num(w)}v{num(h)}h-{num(w)}z" for x, y, w, h in boxes if w > 0.004 and h > 0.004  # noqa: PLR2004
+        f"M{num(x)} {num(y)}h{num(w)}v{num(h)}h-{num(w)}z"
+        for x, y, w, h in boxes
+        if w > 0.004 and h > 0.004  # noqa: PLR2004
     )

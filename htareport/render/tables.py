@@ -135,14 +135,16 @@ def _filter(columns: tuple[Column, ...], values: list[list[Any]]) -> tuple[int, 
         if column.unit is not Unit.TEXT:
             continue
         choices = {full_name(fmt.text(cell, Unit.TEXT)) for cell in cells if not fmt.is_missing(cell)}
-        if len(choices) in _FILTER_VALUES and len(cells) > 2 * len(choices) and max(map(len, choices)) <= _FILTER_LENGTH:
+        few = len(choices) in _FILTER_VALUES and len(cells) > 2 * len(choices)
+        if few and max(map(len, choices)) <= _FILTER_LENGTH:
             return i, tuple(sorted(choices))
     return -1, ()
 
 
 def _data(columns: tuple[Column, ...], values: list[list[Any]], kept: int) -> bytes:
     """Return rows as JSON: numbers raw, a name that is shown short as [full, short], None for what is missing."""
-    ready = [[_datum(value, column.unit) for value in cells[:kept]] for column, cells in zip(columns, values, strict=True)]
+    by_column = zip(columns, values, strict=True)
+    ready = [[_datum(value, column.unit) for value in cells[:kept]] for column, cells in by_column]
     return orjson.dumps(list(map(list, zip(*ready, strict=True))))
 
 
@@ -156,7 +158,7 @@ def _datum(value: Any, unit: Unit) -> Any:
     number = fmt.number(value)
     if unit.is_text or number is None or type(value).__name__ in {"bool", "bool_"}:
         return full_name(fmt.text(value, Unit.TEXT))
-    if fmt.is_whole(value) and abs(number) < 2**53:  # noqa: PLR2004  what a script's numbers can hold
+    if fmt.is_whole(value) and abs(number) < 2**53:
         return int(value)
     return float(f"{number:.{_DIGITS}g}")
 

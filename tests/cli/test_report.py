@@ -15,6 +15,7 @@ import pytest
 from builder import TraceBuilder
 
 import htareport.runner
+from htareport import render
 from htareport.cli import report as command
 
 ONE = ("--only", "temporal_breakdown")
@@ -63,7 +64,7 @@ def test_title_and_only(cli, traces, tmp_path):
 
 def test_ranks(cli, traces, tmp_path):
     assert cli("report", traces, *ONE, "--ranks", "1", "-o", "r.json").status == 0
-    assert _saved(tmp_path / "r.json")["meta"]["ranks"] == [1]
+    assert _saved(tmp_path / "r.json")["meta"]["ranks"][0]["rank"] == 1
 
 
 def test_one_process_or_two_same_bytes(cli, traces, tmp_path):
@@ -245,19 +246,17 @@ def test_read_only_folder(cli, traces, tmp_path, monkeypatch):
 
 
 def test_full_disk_costs_that_output_only(cli, traces, tmp_path, monkeypatch):
-    from htareport import render
+    replace = render._replace
 
-    write = render.write
-
-    def full(report, path, **options):
-        if str(path) == "a.json":
+    def full(path, data):
+        if path.name == "a.json":
             raise OSError(28, "No space left on device")
-        return write(report, path, **options)
+        replace(path, data)
 
-    monkeypatch.setattr(render, "write", full)
+    monkeypatch.setattr(render, "_replace", full)
     ran = cli("report", traces, *ONE, "-o", "a.json", "-o", "b.json")
     assert ran.status == 5
-    assert ran.err == "error: -o a.json: No space left on device\n"
+    assert ran.err == "error: a.json: No space left on device\n"
     assert (tmp_path / "b.json").exists()
 
 
