@@ -15,6 +15,8 @@ from typing import Any
 
 from htareport.errors import UsageError
 
+MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
+
 Settings = dict[str, dict[str, str]]  # Option values by analysis and option.
 
 
@@ -58,6 +60,8 @@ def ranks(value: Any) -> frozenset[int]:
             raise ValueError(f"{str(value)!r} is not a list of ranks such as 0,3-5")
         if dash and int(last) < int(first):
             raise ValueError(f"{part.strip()} counts backwards")
+        if int(last or first) > MOST_RANKS:
+            raise ValueError(f"{part.strip()} goes beyond rank {MOST_RANKS}")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
 

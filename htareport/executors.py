@@ -5,6 +5,7 @@ Architecture invariants: workers never write to the terminal, not even on Ctrl-C
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -119,17 +120,29 @@ def _end_with_parent() -> None:
         threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Answer a Ctrl-C only afterwards, so that no process is half started; a child inherits that SIGINT is blocked."""
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived = list[int]()
+    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))  # Another thread may get it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)
+
+
 class _Worker(SpawnProcess):
     def start(self) -> None:
         """Start with SIGINT blocked: Ctrl-C reaches the whole group, and only the parent shall answer."""
-        if not hasattr(signal, "pthread_sigmask"):  # Windows
+        with _interrupts_held():
             super().start()
-            return
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Context(SpawnContext):

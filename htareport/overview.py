@@ -26,7 +26,9 @@ def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts]) -> str:
     starts = [each.start_ns for each in ranks if each.start_ns is not None]
     ends = [each.end_ns for each in ranks if each.end_ns is not None]
     recorded = text(max(ends) - min(starts), Unit.NANOSECONDS) if starts else "Nothing"
-    return f"{recorded} recorded, without steps:" if "compute_share" in facts else f"{recorded} recorded, without steps."
+    return (
+        f"{recorded} recorded, without steps:" if "compute_share" in facts else f"{recorded} recorded, without steps."
+    )
 
 
 def _shares(facts: dict[str, Fact]) -> list[str]:

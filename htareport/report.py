@@ -9,20 +9,17 @@ from __future__ import annotations
 import gzip
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Self, cast, get_args, get_origin, get_type_hints
+from typing import Any, Self, cast
 
 import orjson
 import pandas as pd
 
+from htareport.codec import column_values as column_values  # noqa: PLC0414  re-exported for renderers
+from htareport.codec import decode, encode
 from htareport.errors import ReportFileError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SCHEMA_VERSION = 1
 
@@ -113,6 +110,7 @@ class TableSpec:
     title: str
     columns: tuple[Column, ...]
     help: str = ""
+    is_detail: bool = False  # Shown on demand: what one looks up, not what one reads.
 
     @property
     def keys(self) -> list[str]:
@@ -204,7 +202,7 @@ class Fact:
 
     def __post_init__(self) -> None:
         if self.value is not None:  # Often a numpy scalar, which JSON does not know.
-            object.__setattr__(self, "value", None if self.value != self.value else float(self.value))  # noqa: PLR0124  nan
+            object.__setattr__(self, "value", None if self.value != self.value else float(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +271,8 @@ class Report:
         return any(section.name == name for section in self.sections)
 
     def to_json(self) -> bytes:
-        """Return the whole report as strict JSON: equal reports give equal bytes."""
-        return orjson.dumps({"schema_version": SCHEMA_VERSION, **_encode(self)}, option=orjson.OPT_INDENT_2)
+        """Return the whole report as strict JSON on one line: equal reports give equal bytes."""
+        return orjson.dumps({"schema_version": SCHEMA_VERSION, **encode(self)}, option=orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
     def from_json(cls, data: bytes | str, source: str = "report.json") -> Self:
@@ -289,7 +287,7 @@ class Report:
         if not isinstance(version, int) or version > SCHEMA_VERSION:
             raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
         try:
-            return cast("Self", _decode(cls, raw))
+            return cast("Self", decode(cls, raw))
         except (KeyError, TypeError, ValueError) as error:
             raise ReportFileError(f"{source}: damaged report: {error}") from error
 
@@ -311,58 +309,6 @@ class Report:
 
     def _repr_html_(self) -> str:
         return str(importlib.import_module("htareport.render").notebook_html(self))
-
-
-def _encode(value: Any) -> Any:
-    """Dataclasses, tuples and frames as JSON data. `_decode` is its inverse, led by the type hints."""
-    if isinstance(value, pd.DataFrame):
-        columns = {name: value[name] for name in value.columns}
-        return {"dtypes": {name: _dtype_name(c) for name, c in columns.items()},
-                "columns": {name: column_values(c) for name, c in columns.items()}}  # fmt: skip
-    if is_dataclass(value):
-        return {item.name: _encode(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _encode(item) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_encode(item) for item in value]
-    return value
-
-
-def column_values(column: pd.Series[Any]) -> list[Any]:
-    """Return a column as plain Python values, None for what is missing."""
-    values = column.to_list()
-    missing: NDArray[Any] = column.isna().to_numpy()
-    if missing.any():
-        return [None if gone else value for value, gone in zip(values, missing, strict=True)]
-    return values
-
-
-def _dtype_name(column: pd.Series[Any]) -> str:
-    kind = column.dtype.kind
-    return {"i": "int64", "u": "int64", "f": "float64", "b": "bool"}.get(kind, "object")
-
-
-def _decode(hint: Any, raw: Any) -> Any:
-    if hint is pd.DataFrame:
-        data = {n: pd.Series(v, dtype=raw["dtypes"][n]) for n, v in raw["columns"].items()}
-        return pd.DataFrame(data, columns=list(raw["columns"]))
-    if is_dataclass(hint):
-        hints = _hints(hint)
-        known = {name: _decode(hints[name], item) for name, item in raw.items() if name in hints}
-        return cast("type[Any]", hint)(**known)
-    if get_origin(hint) is tuple:
-        inner = get_args(hint)
-        if inner[-1] is Ellipsis:
-            return tuple(_decode(inner[0], item) for item in raw)
-        return tuple(_decode(each, item) for each, item in zip(inner, raw, strict=True))
-    if get_origin(hint) is UnionType:  # Only `X | None` occurs here.
-        return None if raw is None else _decode(get_args(hint)[0], raw)
-    return hint(raw) if isinstance(hint, type) and issubclass(hint, StrEnum) else raw
-
-
-@cache
-def _hints(owner: type[Any]) -> dict[str, Any]:
-    return get_type_hints(owner)
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -10,9 +10,9 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from htareport._version import __version__
 from htareport.analyses import discover
@@ -71,7 +71,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     meta = job_meta(facts, trace.left_out, window) | {
         "version": __version__,
         "source": trace.label,
-        "options": {a.name: asdict(a) for a in chosen if is_dataclass(a) and not isinstance(a, type)},
+        "options": {each.name: options for each in chosen if (options := each.chosen_options())},
         "problems": problems,
     }
     warnings = (
@@ -145,15 +145,17 @@ def _summaries(
 
 def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> Section:
     name = analysis.name
-    base = {"name": name, "title": analysis.title, "group": str(analysis.group), "help": analysis.help()}
+    section = Section(name, analysis.title, str(analysis.group), analysis.help())
     having = [s for s in summaries if name in s.frames]
     errors = {s.rank: s.errors[name] for s in summaries if name in s.errors}
     lacking = {s.rank: s.missing[name] for s in summaries if name in s.missing}
     if all(s.rank in lacking for s in summaries) or not having:
         if errors:
-            return Section(**base, status=Status.FAILED, reason=_last_line(next(iter(errors.values()))))
+            return replace(section, status=Status.FAILED, reason=_last_line(next(iter(errors.values()))))
         reasons = Counter(reason for texts in lacking.values() for reason in texts)
-        return Section(**base, status=Status.NOT_APPLICABLE, reason="; ".join(reasons) or "no rank has anything for it")
+        return replace(
+            section, status=Status.NOT_APPLICABLE, reason="; ".join(reasons) or "no rank has anything for it"
+        )
     try:
         joined = {key: concat([s.frames[name][key] for s in having]) for key in having[0].frames[name]}
         combined = analysis.combine(joined, job)
@@ -162,22 +164,24 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
             notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
         if lacking:
             notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
-        return Section(
-            **base,
+        return replace(
+            section,
             notes=tuple(notes),
             facts=tuple(analysis.facts(combined)),
             charts=tuple(analysis.charts(combined)),
             tables=tuple(Table(spec, combined[spec.name]) for spec in analysis.tables),
         )
     except Exception:  # noqa: BLE001  as above
-        return Section(**base, status=Status.FAILED, reason=_last_line(traceback.format_exc(limit=-3)))
+        return replace(section, status=Status.FAILED, reason=_last_line(traceback.format_exc(limit=-3)))
 
 
 def _last_line(text: str) -> str:
     """What was raised and where, without the traceback."""
     lines = [line.strip() for line in text.strip().splitlines()]
     place = next((line for line in reversed(lines) if line.startswith("File ")), "")
-    where = f" ({Path(place.split(chr(34))[1]).name}, {place.rpartition(', in ')[0].rpartition(', ')[2]})" if place else ""
+    where = (
+        f" ({Path(place.split(chr(34))[1]).name}, {place.rpartition(', in ')[0].rpartition(', ')[2]})" if place else ""
+    )
     return lines[-1] + where
 
 

@@ -1,1 +1,5 @@
-from htareport.render.format import text  # temporary
+"""Temporary home."""
+
+from htareport.render.format import text
+
+__all__ = ["text"]

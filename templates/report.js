@@ -30,8 +30,20 @@ const themed = (spec, dark) => {
   made.layout.hoverlabel = { ...made.layout.hoverlabel, bgcolor: style.backgroundColor, font: { color: style.color } };
   return made;
 };
+const decoded = (html) => new DOMParser().parseFromString(html, 'text/html').documentElement.textContent;
+const encoded = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+const NARROW = 440; // Pixels; below, names get no more than a third, and axes fewer ticks.
+const narrowed = (spec, width) => {
+  const { margin, xaxis, yaxis } = spec.layout;
+  margin.l = Math.min(margin.l, Math.round(width * 0.36));
+  xaxis.nticks = 4;
+  if (xaxis.ticktext?.length > 6) xaxis.ticktext = xaxis.ticktext.map((text, i) => (i % 2 ? '' : text));
+  const most = Math.floor(margin.l / 6.5), head = Math.floor(most * 2 / 3);
+  yaxis.ticktext = yaxis.ticktext?.map(decoded)
+    .map((text) => (text.length > most ? `${text.slice(0, head)}…${text.slice(head + 1 - most)}` : text)).map(encoded);
+};
 const config = (name) => ({
-  responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', displayModeBar: 'hover',
+  responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', displayModeBar: matchMedia('(hover: hover)').matches && 'hover',
   modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'], toImageButtonOptions: { filename: name },
 });
 // Series as buttons that hide and show them.
@@ -47,7 +59,7 @@ const legendOf = (plot, spec) => {
     swatch.style.background = fillcolor ?? marker?.color ?? line?.color;
     button.type = 'button';
     button.ariaPressed = 'true';
-    button.append(swatch, new DOMParser().parseFromString(name, 'text/html').documentElement.textContent);
+    button.append(swatch, decoded(name));
     button.addEventListener('click', () => {
       const shown = button.ariaPressed !== 'true';
       button.ariaPressed = String(shown);
@@ -60,18 +72,21 @@ const legendOf = (plot, spec) => {
 const draw = async (figure) => {
   try {
     const [all] = await Promise.all([loadFigures(), loadLibrary()]);
-    const still = $('.static', figure), size = $('svg', still).getBoundingClientRect();
-    const spec = themed(all.figures[figure.id], all.dark);
+    const base = all.figures[figure.id], still = $('.static', figure);
+    const width = still.clientWidth, { height } = $('svg', still).getBoundingClientRect();
+    if (width < NARROW) narrowed(base, width);
     const plot = document.createElement('div');
     plot.className = 'plot';
     still.after(plot);
-    const legend = legendOf(plot, spec);
+    const legend = legendOf(plot, themed(base, all.dark));
     if (legend) plot.before(legend);
     figure.classList.add('live');
     // As high as the picture that it replaces, so that nothing jumps; on a phone that one is small.
-    if (size.width > 440) spec.layout.height = Math.max(110, Math.round(size.height - (legend?.offsetHeight ?? 0)));
-    all.figures[figure.id].layout.height = spec.layout.height;
-    plot.style.height = `${spec.layout.height}px`;
+    const above = legend?.offsetHeight ?? 0;
+    if (width >= NARROW) base.layout.height = Math.max(110, Math.round(height - above));
+    plot.style.height = `${base.layout.height}px`;
+    plot.style.setProperty('--up', `${-26 - above}px`); // The tool bar stands beside the title.
+    const spec = themed(base, all.dark);
     await Plotly.newPlot(plot, spec.data, spec.layout, config(figure.id));
   } catch (error) { // The static picture stays.
     for (const part of $$('.plot, .legend', figure)) part.remove();

@@ -11,6 +11,7 @@ const rounded = (value) => (Math.abs(value) >= 1000 ? Math.round(value) : Number
 const digits = (value, plain) => {
   value = rounded(value);
   const size = Math.abs(value);
+  if (size >= 1e15) return Number(value.toPrecision(3)).toExponential();
   if (size >= 100) return fixed(value, 0);
   if (plain || size < 1) return size && size < 1e-4 ? value.toExponential(1).replace(/e-(\d)$/, 'e-0$1') : String(value);
   return fixed(value, size >= 10 ? 1 : 2);
@@ -22,7 +23,7 @@ const percent = (value) => {
 };
 const quantity = (value, unit) => {
   if (unit === 'id') return String(value);
-  if (unit === 'count') return Number.isInteger(value) ? fixed(value, 0) : digits(value, true);
+  if (unit === 'count') return Number.isInteger(value) && Math.abs(value) < 1e15 ? fixed(value, 0) : digits(value, true);
   if (unit === 'ratio') return `${percent(100 * value)}${NNBSP}%`;
   const size = Math.abs(Number(value.toPrecision(3)));
   const [, factor, symbol] = SCALES[unit].find(([threshold]) => size >= threshold);
@@ -156,7 +157,7 @@ class LiveTable {
 
   say(some, all) {
     const status = $('.count', this.root), more = $('.more', this.root);
-    if (status) status.textContent = some === all ? `${all} ${all === 1 ? 'row' : 'rows'}` : `${some} of ${all} rows`;
+    if (status) status.textContent = some === all ? `${fixed(all, 0)} ${all === 1 ? 'row' : 'rows'}` : `${fixed(some, 0)} of ${fixed(all, 0)} rows`;
     if (more) more.hidden = some >= all;
   }
 

@@ -105,6 +105,10 @@ class Analysis(ABC):
         """Return name and default of each threshold."""
         return {item.name: item.default for item in fields(cls)} if is_dataclass(cls) else {}
 
+    def chosen_options(self) -> dict[str, Any]:
+        """Return name and value of each threshold of this instance."""
+        return {name: getattr(self, name) for name in self.options()}
+
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
         """Make an instance with some thresholds given as text. UsageError on unknown names and wrong values."""

@@ -17,16 +17,38 @@ from htareport.trace import Capability, RankTrace
 _NS = Unit.NANOSECONDS
 _PARTS = {"overlap": "hidden", "exposed": "exposed"}
 _BYTES = {
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2, "float16": 2, "short": 2,
-    "float": 4, "float32": 4, "int": 4, "int32": 4, "double": 8, "float64": 8, "long": 8, "int64": 8,
-}  # fmt: skip
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "half": 2,
+    "bfloat16": 2,
+    "float16": 2,
+    "short": 2,
+    "float": 4,
+    "float32": 4,
+    "int": 4,
+    "int32": 4,
+    "double": 8,
+    "float64": 8,
+    "long": 8,
+    "int64": 8,
+}
 _IN_NAME = re.compile(
     r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|barrier|dispatch|combine|reduce)",
     re.IGNORECASE,
 )
-_WORDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
-          "alltoall": "all_to_all", "sendrecv": "send_recv"}  # fmt: skip
-_OVERLAP = Column("overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER)
+_WORDS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "sendrecv": "send_recv",
+}
+_OVERLAP = Column(
+    "overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER
+)
 _EXPOSED = Column("exposed", "Exposed", _NS, "Communication time outside compute.", better=Better.LOWER)
 
 
@@ -67,9 +89,19 @@ class CommOverlap(Analysis):
             "By collective and process group, all ranks together",
             (
                 key("collective", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
-                key("process_group", "Process group", Unit.TEXT, "Description or name of the group, where the trace has it."),
+                key(
+                    "process_group",
+                    "Process group",
+                    Unit.TEXT,
+                    "Description or name of the group, where the trace has it.",
+                ),
                 Column("count", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
-                Column("bytes", "Bytes", Unit.BYTES, "The larger of what goes in and out, summed; where the trace has sizes."),
+                Column(
+                    "bytes",
+                    "Bytes",
+                    Unit.BYTES,
+                    "The larger of what goes in and out, summed; where the trace has sizes.",
+                ),
                 Column("time", "Time", _NS, "Time in which one of these kernels runs, summed over ranks."),
                 _OVERLAP,
                 _EXPOSED,
@@ -88,15 +120,19 @@ class CommOverlap(Analysis):
             for keys, rows in comm.join(labels).groupby(["collective", "process_group"], sort=True):
                 row = dict(zip(("collective", "process_group"), keys, strict=True))
                 size = rows["bytes"].sum(min_count=1)
-                collectives.append({**row, "count": len(rows), "bytes": size, **_overlap(trace.busy(rows), compute, "time")})
+                collectives.append(
+                    {**row, "count": len(rows), "bytes": size, **_overlap(trace.busy(rows), compute, "time")}
+                )
         columns = ["collective", "process_group", "count", "bytes", "time", "overlap", "exposed"]
         return {"ranks": pd.DataFrame(ranks), "collectives": pd.DataFrame(collectives, columns=columns)}
 
     def without(self, trace: RankTrace) -> Frames:
         devices = list(trace.devices) or [None]
         nothing = self.map(trace)["collectives"]
-        return {"ranks": pd.DataFrame([{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]),
-                "collectives": nothing}  # fmt: skip
+        return {
+            "ranks": pd.DataFrame([{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]),
+            "collectives": nothing,
+        }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
@@ -111,19 +147,40 @@ class CommOverlap(Analysis):
         ranks = frames["ranks"]
         if total := float(ranks["comm"].sum()):
             words = "Share of communication time in which compute runs too, over all ranks and devices."
-            yield Fact("overlap_share", "of communication hidden", float(ranks["overlap"].sum()) / total, Unit.RATIO,
-                       "under compute", words, Better.HIGHER)  # fmt: skip
+            yield Fact(
+                "overlap_share",
+                "of communication hidden",
+                float(ranks["overlap"].sum()) / total,
+                Unit.RATIO,
+                "under compute",
+                words,
+                Better.HIGHER,
+            )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         ranks = frames["ranks"]
-        yield by_rank("ranks", "Communication by rank", ranks[ranks["comm"] > 0], _PARTS,
-                      caption="Time with a communication kernel: hidden under compute, and exposed.")  # fmt: skip
+        yield by_rank(
+            "ranks",
+            "Communication by rank",
+            ranks[ranks["comm"] > 0],
+            _PARTS,
+            caption="Time with a communication kernel: hidden under compute, and exposed.",
+        )
         top = frames["collectives"].head(12)
         label = top["collective"] + top["process_group"].map(lambda text: f" · {text}" if text else "")
         long = top.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
-        yield Chart("collectives", "Communication by collective", Mark.STACKED_BAR, long.replace({"part": _PARTS}), "label",
-                    "value", "part", x_label="collective", x_unit=Unit.TEXT,
-                    caption="Summed over ranks, the most exposed first.")  # fmt: skip
+        yield Chart(
+            "collectives",
+            "Communication by collective",
+            Mark.STACKED_BAR,
+            long.replace({"part": _PARTS}),
+            "label",
+            "value",
+            "part",
+            x_label="collective",
+            x_unit=Unit.TEXT,
+            caption="Summed over ranks, the most exposed first.",
+        )
 
 
 def _overlap(part: list[intervals.Intervals], compute: list[intervals.Intervals], name: str) -> dict[str, int]:
@@ -156,7 +213,8 @@ def _labels(trace: RankTrace) -> pd.DataFrame:
     elements = found[["in_nelems", "out_nelems"]].max(axis=1) if "in_nelems" in found else pd.Series(np.nan, comm.index)
     width = pd.Series([_BYTES.get(dtype.lower(), np.nan) for dtype in text["dtype"]], comm.index)
     return pd.DataFrame(
-        {"collective": collective, "process_group": process_group, "bytes": elements.where(elements >= 0) * width}, comm.index
+        {"collective": collective, "process_group": process_group, "bytes": elements.where(elements >= 0) * width},
+        comm.index,
     )
 
 
@@ -168,4 +226,7 @@ def _collective_of(kernel: str) -> str:
 def _spelled(collective: str) -> str:
     """One spelling for all sources: all_reduce, not AllReduce or allreduce."""
     plain = collective.lower().replace("_", "")
-    return next((_WORDS[word] + plain.removeprefix(word) for word in _WORDS if plain.startswith(word)), collective.lower().strip("_"))
+    return next(
+        (_WORDS[word] + plain.removeprefix(word) for word in _WORDS if plain.startswith(word)),
+        collective.lower().strip("_"),
+    )

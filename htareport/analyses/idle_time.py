@@ -10,13 +10,15 @@ import pandas as pd
 
 from htareport.algorithms import histograms
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank
+from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
 CAUSES = ("host wait", "kernel wait", "other")
-_CATEGORY_HELP = "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, or unknown."
+_CATEGORY_HELP = (
+    "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, or unknown."
+)
 _STATISTICS = {"mean": "Mean", "std": "Std", "min": "Min", "p25": "p25", "p50": "p50", "p75": "p75", "max": "Max"}
 _LARGEST = 20
 
@@ -71,6 +73,7 @@ class IdleTime(Analysis):
                 Column("ratio", "Share of idle", Unit.RATIO, "Share of the stream's idle time."),
                 Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
             ),
+            is_detail=True,
         ),
         TableSpec(
             "gaps",
@@ -95,8 +98,12 @@ class IdleTime(Analysis):
                 key("stream", "Stream"),
                 _category(),
                 Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
-                *(Column(n, t, _NS, f"{t} of the gaps above zero (sample std, linear quantiles).") for n, t in _STATISTICS.items()),
+                *(
+                    Column(n, t, _NS, f"{t} of the gaps above zero (sample std, linear quantiles).")
+                    for n, t in _STATISTICS.items()
+                ),
             ),
+            is_detail=True,
         ),
     )
 
@@ -108,29 +115,21 @@ class IdleTime(Analysis):
         streams = self.gaps(trace, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
         keys = ["device", "stream"]
         there = events[keys].drop_duplicates()
-        largest = devices.nlargest(_LARGEST, "gap")
-        names, steps = events["name"].astype(object).to_numpy(), events["step"].to_numpy()
-        at = largest["event"].to_numpy()
         positive = devices[devices["gap"] > 0]
+        largest = positive.nlargest(_LARGEST, "gap")
         bins = histograms.bins_of(positive["gap"].to_numpy()) // histograms.COARSE
         return {
             "devices": _sums(devices, there[["device"]].drop_duplicates()),
             "streams": _sums(streams, there),
             "intervals": _statistics(streams, keys),
-            "gaps": pd.DataFrame(
-                {
-                    "device": largest["device"],
-                    "start": largest["begin"],
-                    "duration": largest["gap"],
-                    "category": largest["category"].astype(str),
-                    "step": pd.Series(steps[at], largest.index).astype("float64").where(steps[at] >= 0),
-                    "before": names[largest["previous"].to_numpy()],
-                    "after": names[at],
-                }
-            ),
-            "histogram": positive.assign(bin=bins).groupby(["category", "bin"], observed=True).size()
-            .rename("count").reset_index().astype({"category": str}),
-        }  # fmt: skip
+            "gaps": _with_neighbours(largest, events),
+            "histogram": positive.assign(bin=bins)
+            .groupby(["category", "bin"], observed=True)
+            .size()
+            .rename("count")
+            .reset_index()
+            .astype({"category": str}),
+        }
 
     def gaps(self, trace: RankTrace, by: str) -> pd.DataFrame:
         """Every gap of each device or lane, of zero length too: device, gap, begin (ns), category, event, previous.
@@ -158,7 +157,7 @@ class IdleTime(Analysis):
                 "device": events["device"].to_numpy()[order][rows],
                 "gap": gap,
                 "begin": latest,
-                "category": pd.Categorical.from_codes(cause, list(CAUSES)),
+                "category": pd.Categorical.from_codes(cause, pd.Index(CAUSES)),
                 "event": order[rows],
                 "previous": order[last[rows - 1]],
             }
@@ -168,35 +167,98 @@ class IdleTime(Analysis):
         gaps = frames["gaps"].sort_values(["duration", "rank", "start"], ascending=[False, True, True]).head(_LARGEST)
         gaps = gaps.assign(start=gaps["start"] - job.zero_ns)
         histogram = frames["histogram"].groupby(["category", "bin"])["count"].sum().reset_index()
-        return {**frames, "gaps": gaps, "histogram": histogram}
+        streams, intervals = frames["streams"], frames["intervals"]
+        return {
+            **frames,
+            "gaps": gaps,
+            "histogram": histogram,
+            "streams": worst_ranks(streams, "idle"),
+            "intervals": intervals[intervals["rank"].isin(worst_ranks(streams, "idle")["rank"])],
+            "by_stream": streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index(),
+        }
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        there = frames["devices"]["rank"].nunique()
+        yield from ranks_note("by stream", frames["streams"], there, "those with the most idle time")
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         sums = frames["devices"].groupby("category")["idle"].sum()
         if total := float(sums.sum()):
             words = "Share of the devices' idle time in gaps whose next launch starts after the gap began."
-            yield Fact("host_wait_share", "of idle is host wait", sums["host wait"] / total, Unit.RATIO, "host launches late",
-                       words, Better.LOWER)  # fmt: skip
+            yield Fact(
+                "host_wait_share",
+                "of idle is host wait",
+                sums["host wait"] / total,
+                Unit.RATIO,
+                "host launches late",
+                words,
+                Better.LOWER,
+            )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        devices, streams = frames["devices"], frames["streams"]
-        wide = devices.pivot_table(index=["rank", "device"], columns="category", values="idle", sort=False).reset_index()
+        devices, means = frames["devices"], frames["by_stream"]
+        wide = devices.pivot_table(
+            index=["rank", "device"], columns="category", values="idle", sort=False
+        ).reset_index()
         wide = wide.reindex(columns=["rank", "device", *CAUSES], fill_value=0)
-        yield by_rank("devices", "Idle time of the devices", wide, {cause: cause for cause in CAUSES},
-                      caption="Time in which nothing runs on the device, by cause.")  # fmt: skip
-        means = streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index()
+        yield by_rank(
+            "devices",
+            "Idle time of the devices",
+            wide,
+            {cause: cause for cause in CAUSES},
+            caption="Time in which nothing runs on the device, by cause.",
+        )
         means = means[means.groupby("stream")["idle"].transform("sum") > 0]
         if len(means):
             means["stream"] = "stream " + means["stream"].astype(str).str.removeprefix("stream ")
-            yield Chart("streams", "Idle time of the streams", Mark.STACKED_BAR, means, "stream", "idle", "category",
-                        x_label="stream", x_unit=Unit.TEXT,
-                        caption="Mean over ranks and devices; another stream may run meanwhile.")  # fmt: skip
+            yield Chart(
+                "streams",
+                "Idle time of the streams",
+                Mark.STACKED_BAR,
+                means,
+                "stream",
+                "idle",
+                "category",
+                x_label="stream",
+                x_unit=Unit.TEXT,
+                caption="Mean over ranks and devices; another stream may run meanwhile.",
+            )
         if len(histogram := frames["histogram"]):
             left, right = histograms.edges(histogram["bin"].to_numpy() * histograms.COARSE)
             right = left * 10 ** (histograms.COARSE / histograms.PER_DECADE)
             shown = histogram.assign(left=left, right=right)
-            yield Chart("histogram", "Lengths of the gaps", Mark.HISTOGRAM, shown, "left", "count", "category", x2="right",
-                        x_label="gap", y_label="gaps", x_unit=_NS, y_unit=Unit.COUNT, log_x=True,
-                        caption="Gaps of the devices, all ranks together; the scale is logarithmic.")  # fmt: skip
+            yield Chart(
+                "histogram",
+                "Lengths of the gaps",
+                Mark.HISTOGRAM,
+                shown,
+                "left",
+                "count",
+                "category",
+                x2="right",
+                x_label="gap",
+                y_label="gaps",
+                x_unit=_NS,
+                y_unit=Unit.COUNT,
+                log_x=True,
+                caption="Gaps of the devices, all ranks together; the scale is logarithmic.",
+            )
+
+
+def _with_neighbours(gaps: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """Gaps with what ran before and after, and the step in which the next event is launched."""
+    names, step = events["name"].astype(object).to_numpy(), events["step"].to_numpy()[gaps["event"]]
+    return pd.DataFrame(
+        {
+            "device": gaps["device"],
+            "start": gaps["begin"],
+            "duration": gaps["gap"],
+            "category": gaps["category"].astype(str),
+            "step": np.where(step >= 0, step, np.nan),
+            "before": names[gaps["previous"]],
+            "after": names[gaps["event"]],
+        }
+    )
 
 
 def _sums(gaps: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
@@ -204,7 +266,9 @@ def _sums(gaps: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     keys = list(there.columns)
     every = there.merge(pd.DataFrame({"category": list(CAUSES)}), how="cross")
     counted = gaps.assign(category=gaps["category"].astype(str), one=gaps["gap"] > 0)
-    sums = counted.groupby([*keys, "category"], dropna=False).agg(idle=("gap", "sum"), count=("one", "sum")).reset_index()
+    sums = (
+        counted.groupby([*keys, "category"], dropna=False).agg(idle=("gap", "sum"), count=("one", "sum")).reset_index()
+    )
     every = every.merge(sums, how="left", on=[*keys, "category"]).fillna({"idle": 0, "count": 0})
     every = every.astype({"idle": "int64", "count": "int64"})
     whole = every.groupby(keys, dropna=False)["idle"].transform("sum")

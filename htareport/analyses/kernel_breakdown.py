@@ -12,13 +12,13 @@ from htareport.algorithms import intervals
 from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
+from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
 _TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")
 _MOST_ROWS = 2_000
-_MOST_RANK_ROWS = 20_000
 _SHOWN = 15
 
 
@@ -71,6 +71,7 @@ class KernelBreakdown(Analysis):
                 Column("share", "Share of class", Unit.RATIO, "Share of the class's sum of durations."),
                 *STATISTICS,
             ),
+            is_detail=True,
         ),
         TableSpec(
             "by_rank",
@@ -81,6 +82,7 @@ class KernelBreakdown(Analysis):
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
                 *STATISTICS,
             ),
+            is_detail=True,
         ),
     )
 
@@ -111,10 +113,12 @@ class KernelBreakdown(Analysis):
         types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
         types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
         return {
-            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: "(kernels of small sums)"}, "kind": KIND_LABELS}),
+            "kernels": kernels.head(_MOST_ROWS).replace(
+                {"name": {REST: "(kernels of small sums)"}, "kind": KIND_LABELS}
+            ),
             "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
             "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
-            "by_rank": _worst_ranks(top_of_rank).replace({"kind": KIND_LABELS}),
+            "by_rank": worst_ranks(top_of_rank, "sum").replace({"kind": KIND_LABELS}),
             "size": pd.DataFrame([{"names": len(kernels), "ranks": by_rank["rank"].nunique()}]),
         }
 
@@ -134,20 +138,40 @@ class KernelBreakdown(Analysis):
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         top = frames["kernels"].head(_SHOWN)
-        yield Chart("top", "Kernels by total time", Mark.BAR, top[["name", "kind", "sum"]], "sum", "name", "kind",
-                    x_label="sum of durations", x_unit=_NS, y_unit=Unit.NAME,
-                    caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.")  # fmt: skip
+        yield Chart(
+            "top",
+            "Kernels by total time",
+            Mark.BAR,
+            top[["name", "kind", "sum"]],
+            "sum",
+            "name",
+            "kind",
+            x_label="sum of durations",
+            x_unit=_NS,
+            y_unit=Unit.NAME,
+            caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.",
+        )
         types = frames["types"].assign(type=frames["types"]["type"].str.lower())
-        yield Chart("types", "What runs at the same time", Mark.BAR, types, "time", "type", None, x_label="time", x_unit=_NS,
-                    y_unit=Unit.TEXT, caption="Every instant of busy time belongs to one row; all ranks together.")  # fmt: skip
+        yield Chart(
+            "types",
+            "What runs at the same time",
+            Mark.BAR,
+            types,
+            "time",
+            "type",
+            None,
+            x_label="time",
+            x_unit=_NS,
+            y_unit=Unit.TEXT,
+            caption="Every instant of busy time belongs to one row; all ranks together.",
+        )
 
     def notes(self, frames: Frames) -> Iterator[str]:
         names = int(frames["size"]["names"].iloc[0])
         if names > _MOST_ROWS:
             yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."
-        shown, there = frames["by_rank"]["rank"].nunique(), int(frames["size"]["ranks"].iloc[0])
-        if shown < there:
-            yield f"The table by rank holds {shown} of {there} ranks: those whose top kernels take longest."
+        there = int(frames["size"]["ranks"].iloc[0])
+        yield from ranks_note("by rank", frames["by_rank"], there, "those whose top kernels take longest")
 
 
 def exclusive_times(trace: RankTrace, *, with_memory: bool = True) -> pd.DataFrame:
@@ -182,11 +206,3 @@ def _set_name(subset: tuple[int, ...]) -> str:
 
 def _set_names(*, with_memory: bool) -> list[str]:
     return [_set_name(subset) for subset in _subsets(3 if with_memory else 2)]
-
-
-def _worst_ranks(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of as many ranks as the table may hold, those of largest sums first to be kept."""
-    if len(table) <= _MOST_RANK_ROWS:
-        return table
-    order = table.groupby("rank")["sum"].sum().sort_values(ascending=False).index
-    return table[table["rank"].isin(order[: max(1, _MOST_RANK_ROWS * len(order) // len(table))])]

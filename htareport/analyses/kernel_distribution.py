@@ -12,6 +12,7 @@ from htareport.algorithms import histograms
 from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
+from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
@@ -20,7 +21,6 @@ _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p9
 _SENT = 60  # Kernels of a rank that are sent to be compared; few enough for thousands of ranks.
 _MOST_NAMES = 40
 _SHOWN = 12
-_MOST_RANK_ROWS = 20_000
 _MOST_SERIES = 8
 
 
@@ -53,7 +53,10 @@ class KernelDistribution(Analysis):
                 Column("count", "Calls", Unit.COUNT, "Device events of this name on all ranks."),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
-                *(Column(n, n, _NS, f"{n} of the durations, from merged histograms (error up to 1 %).") for n in _QUANTILES),
+                *(
+                    Column(n, n, _NS, f"{n} of the durations, from merged histograms (error up to 1 %).")
+                    for n in _QUANTILES
+                ),
                 Column("max", "Max", _NS, "Longest call."),
                 Column("spread", "Spread over ranks", Unit.COUNT, "Largest mean of a rank over the smallest."),
                 Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean."),
@@ -71,6 +74,7 @@ class KernelDistribution(Analysis):
                 Column("min", "Min", _NS, "Shortest call."),
                 Column("max", "Max", _NS, "Longest call."),
             ),
+            is_detail=True,
         ),
     )
 
@@ -106,33 +110,93 @@ class KernelDistribution(Analysis):
         durations = frames["durations"].groupby(["kind", "bin"])["count"].sum().reset_index()
         return {
             "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
-            "by_rank": chosen.replace({"kind": KIND_LABELS}).head(_MOST_RANK_ROWS),
+            "by_rank": worst_ranks(chosen, "sum").replace({"kind": KIND_LABELS}),
             "durations": durations.replace({"kind": KIND_LABELS}),
+            "size": pd.DataFrame([{"ranks": by_rank["rank"].nunique()}]),
         }
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        there = int(frames["size"]["ranks"].iloc[0])
+        yield from ranks_note("by rank", frames["by_rank"], there, "those whose largest kernels take longest")
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         top, by_rank = frames["distribution"].head(_SHOWN), frames["by_rank"]
-        yield Chart("calls", "Durations of the largest kernels", Mark.BOX, top, "name", "p50", "kind", low="p5", q1="p25",
-                    q3="p75", high="p95", x_unit=Unit.NAME, y_unit=_NS, y_label="duration of a call",
-                    caption="Box from p25 to p75 with the median, whiskers from p5 to p95, all ranks together.")  # fmt: skip
+        yield Chart(
+            "calls",
+            "Durations of the largest kernels",
+            Mark.BOX,
+            top,
+            "name",
+            "p50",
+            "kind",
+            low="p5",
+            q1="p25",
+            q3="p75",
+            high="p95",
+            x_unit=Unit.NAME,
+            y_unit=_NS,
+            y_label="duration of a call",
+            caption="Box from p25 to p75 with the median, whiskers from p5 to p95, all ranks together.",
+        )
         ranks = by_rank["rank"].nunique()
         shown = by_rank[by_rank["name"].isin(top["name"])]
         if 1 < ranks <= _MOST_SERIES:
             series = shown.assign(series="rank " + shown["rank"].astype(str))
             order = {name: position for position, name in enumerate(top["name"])}
             series = series.sort_values(["name", "rank"], key=lambda c: c.map(order) if c.name == "name" else c)
-            yield Chart("ranks", "Mean duration by rank", Mark.RANGE, series, "mean", "name", "series", low="min", high="max",
-                        x_unit=_NS, y_unit=Unit.NAME, x_label="duration of a call",
-                        caption="Mean on each rank, whiskers from its shortest to its longest call.")  # fmt: skip
+            yield Chart(
+                "ranks",
+                "Mean duration by rank",
+                Mark.RANGE,
+                series,
+                "mean",
+                "name",
+                "series",
+                low="min",
+                high="max",
+                x_unit=_NS,
+                y_unit=Unit.NAME,
+                x_label="duration of a call",
+                caption="Mean on each rank, whiskers from its shortest to its longest call.",
+            )
         elif ranks > 1:
-            means = shown.groupby("name", sort=False)["mean"].agg(["median", "min", "max"]).reindex(top["name"]).reset_index()
-            yield Chart("ranks", "Mean duration over ranks", Mark.RANGE, means, "median", "name", low="min", high="max",
-                        x_unit=_NS, y_unit=Unit.NAME, x_label="mean duration of a call on a rank",
-                        caption=f"Median over {ranks} ranks of the rank's mean, whiskers from the smallest to the largest.")  # fmt: skip
+            means = (
+                shown.groupby("name", sort=False)["mean"]
+                .agg(["median", "min", "max"])
+                .reindex(top["name"])
+                .reset_index()
+            )
+            yield Chart(
+                "ranks",
+                "Mean duration over ranks",
+                Mark.RANGE,
+                means,
+                "median",
+                "name",
+                low="min",
+                high="max",
+                x_unit=_NS,
+                y_unit=Unit.NAME,
+                x_label="mean duration of a call on a rank",
+                caption=f"Median over {ranks} ranks of the rank's mean, whiskers from the smallest to the largest.",
+            )
         durations = frames["durations"]
         left, _ = histograms.edges(durations["bin"].to_numpy() * histograms.COARSE)
         left = np.where(durations["bin"] < 0, 1.0, left)
         right = np.maximum(left, 1.0) * 10 ** (histograms.COARSE / histograms.PER_DECADE)
-        yield Chart("durations", "Durations of all calls", Mark.HISTOGRAM, durations.assign(left=left, right=right), "left",
-                    "count", "kind", x2="right", x_label="duration", y_label="calls", x_unit=_NS, y_unit=Unit.COUNT,
-                    log_x=True, caption="Every device event of every rank; the scale is logarithmic.")  # fmt: skip
+        yield Chart(
+            "durations",
+            "Durations of all calls",
+            Mark.HISTOGRAM,
+            durations.assign(left=left, right=right),
+            "left",
+            "count",
+            "kind",
+            x2="right",
+            x_label="duration",
+            y_label="calls",
+            x_unit=_NS,
+            y_unit=Unit.COUNT,
+            log_x=True,
+            caption="Every device event of every rank; the scale is logarithmic.",
+        )

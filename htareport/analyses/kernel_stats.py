@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from htareport.algorithms import histograms
 from htareport.report import Better, Column, Unit
@@ -36,8 +37,7 @@ def by_name(trace: RankTrace) -> pd.DataFrame:
     table = groups.agg(["count", "sum", "mean", "min", "max"])
     deviation = frame["dur"] - groups.transform("mean")
     table["m2"] = (deviation**2).groupby([frame["name"], frame["kind"]], observed=True).sum()
-    quantile = groups.quantile([0.5, 0.95]).unstack()  # noqa: PD010  two levels to columns
-    table["p50"], table["p95"] = quantile[0.5], quantile[0.95]
+    table["p50"], table["p95"] = groups.quantile(0.5), groups.quantile(0.95)
     table["std"] = _std(table)
     table = table.reset_index().astype({"name": object})
     return table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
@@ -49,7 +49,9 @@ def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
     known = set(named["name"])
     names = events["name"].cat.categories.to_numpy(object)
     shown = np.array([name if name in known else REST for name in names], object)[events["name"].cat.codes.to_numpy()]
-    frame = pd.DataFrame({"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(events["dur"].to_numpy())})
+    frame = pd.DataFrame(
+        {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(events["dur"].to_numpy())}
+    )
     return frame.groupby(["name", "kind", "bin"]).size().rename("count").reset_index()
 
 
@@ -63,20 +65,21 @@ def lumped(table: pd.DataFrame, most: int = MOST_NAMES) -> pd.DataFrame:
 
 def merged(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Pool rows of statistics by some keys; percentiles are left out, since they do not add up."""
-    weighted = table.assign(weighted=table["mean"] * table["count"])
-    groups = weighted.groupby(keys, sort=False)
-    out = groups.agg(count=("count", "sum"), sum=("sum", "sum"), min=("min", "min"), max=("max", "max"), m2=("m2", "sum"))
+    groups = table.groupby(keys, sort=False)
+    out = groups.agg(
+        count=("count", "sum"), sum=("sum", "sum"), min=("min", "min"), max=("max", "max"), m2=("m2", "sum")
+    )
     out["mean"] = out["sum"] / out["count"]
-    mean = weighted.set_index(keys).index.map(out["mean"]) if len(keys) == 1 else None
-    centre = groups["sum"].transform("sum") / groups["count"].transform("sum") if mean is None else mean
-    between = weighted["count"] * (weighted["mean"] - centre) ** 2
-    out["m2"] += between.groupby([weighted[k] for k in keys], sort=False).sum()
+    centre = groups["sum"].transform("sum") / groups["count"].transform("sum")
+    between = table["count"] * (table["mean"] - centre) ** 2
+    out["m2"] += between.groupby([table[key] for key in keys], sort=False).sum()
     out["std"] = _std(out)
     return out.reset_index()
 
 
-def _std(table: pd.DataFrame) -> pd.Series:
-    return np.sqrt(table["m2"] / (table["count"] - 1).clip(lower=1)).where(table["count"] > 1, 0.0)
+def _std(table: pd.DataFrame) -> NDArray[np.float64]:
+    count = table["count"].to_numpy()
+    return np.where(count > 1, np.sqrt(table["m2"].to_numpy() / np.maximum(count - 1, 1)), 0.0)
 
 
 def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[str, float]) -> pd.DataFrame:
@@ -88,7 +91,9 @@ def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[st
         for key, group in pooled.groupby(["name", "kind"])
     }
     nothing = np.full(len(wanted), np.nan)
-    found = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(-1, len(wanted))
+    found = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(
+        -1, len(wanted)
+    )
     found = np.clip(found, table[["min"]].to_numpy(), table[["max"]].to_numpy())
     return table.assign(**dict(zip(shares, found.T, strict=True)))
 

@@ -22,13 +22,14 @@ class Operators(Analysis):
     """Which operators the host runs, and where its time goes.
 
     ## How it is computed
-    Rows of the host's operators (`cpu_op`) nest on their thread. *Total* is the sum of the durations of a name, in which
-    an operator that calls another of the same name counts twice; *self* is the time outside the operators that it calls
+    Rows of the host's operators (`cpu_op`) nest on their thread. *Total* is the sum of a name's durations, in which an
+    operator that calls another of the same name counts twice; *self* is the time outside the operators that it calls
     directly. Calls and times are sums over ranks, threads and steps. GPU work runs elsewhere: a launch returns at once.
 
     ## What to do
-    On CPU-only runs: start with the operator of largest self time (threads, dtype, layout, a fused variant). On GPU runs
-    this matters where idle time is host wait: few large operators, `torch.compile` or CUDA graphs cost the host less.
+    - On CPU-only runs: start with the operator of largest self time (threads, dtype, layout, fusion).
+    - On GPU runs this matters where idle time is host wait: few large operators, `torch.compile` or CUDA graphs cost
+      the host less.
     """
 
     title = "Host operators"
@@ -61,7 +62,16 @@ class Operators(Analysis):
         table["self"] = groups["self"].sum()
         table = table.reset_index().sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
         table["name"] = [trace.loaded.strings[code] for code in table["name"]]
-        size = pd.DataFrame([{"names": len(table), "self": int(own.sum()), "gpu": Capability.GPU in trace.capabilities}])
+        size = pd.DataFrame(
+            [
+                {
+                    "names": len(table),
+                    "self": int(own.sum()),
+                    "calls": len(frame),
+                    "gpu": Capability.GPU in trace.capabilities,
+                }
+            ]
+        )
         return {"operators": table.head(_MOST_NAMES), "size": size}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -76,14 +86,32 @@ class Operators(Analysis):
     def facts(self, frames: Frames) -> Iterator[Fact]:
         if frames["size"]["gpu"].any():  # Then the host is not what counts, and synchronising calls lead the list.
             return
+        size = frames["size"]
+        words = "Sum of the self times of all host operators, over all ranks, threads and steps."
+        yield Fact("operator_time", "host operator time", size["self"].sum(), _NS, "all ranks and threads", words)
+        words = "Rows of host operators on all ranks."
+        yield Fact("operator_calls", "operator calls", size["calls"].sum(), Unit.COUNT, "on all ranks", words)
         row = frames["operators"].iloc[0]
         words = "Self time of the operator with the largest, as a share of the self time of all operators."
-        yield Fact("top_operator_share", "of host operator time", float(row["share"]), Unit.RATIO, str(row["name"]), words)
+        yield Fact(
+            "top_operator_share", "of host operator time", float(row["share"]), Unit.RATIO, str(row["name"]), words
+        )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         top = frames["operators"].head(_SHOWN)
-        yield Chart("top", "Operators by self time", Mark.BAR, top, "self", "name", None, x_label="self time", x_unit=_NS,
-                    y_unit=Unit.NAME, caption="Time outside the operators called directly; all ranks and steps together.")  # fmt: skip
+        yield Chart(
+            "top",
+            "Operators by self time",
+            Mark.BAR,
+            top,
+            "self",
+            "name",
+            None,
+            x_label="self time",
+            x_unit=_NS,
+            y_unit=Unit.NAME,
+            caption="Time outside the operators called directly; all ranks and steps together.",
+        )
 
     def notes(self, frames: Frames) -> Iterator[str]:
         names = int(frames["size"]["names"].max())

@@ -6,6 +6,7 @@ by their maximum, which keeps a single straggler visible.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ MOST_BARS = 256
 MOST_HEATMAP_ROWS = 128
 MOST_HEATMAP_COLUMNS = 128
 MOST_POINTS = 400
+MOST_ROWS = 12_000  # Of a table with rows for each rank.
 
 
 def rank_labels(frame: pd.DataFrame) -> pd.Series[Any]:
@@ -35,17 +37,31 @@ def by_rank(  # noqa: PLR0913  what a chart is made of
         labelled = frame.assign(label=rank_labels(frame))
         long = labelled.melt("label", list(parts), var_name="part", value_name="value")
         long["part"] = long["part"].map(parts)
-        return Chart(name, title, Mark.STACKED_BAR, long, "label", "value", "part", x_label="rank", y_unit=unit,
-                     caption=caption)  # fmt: skip
+        return Chart(
+            name, title, Mark.STACKED_BAR, long, "label", "value", "part", x_label="rank", y_unit=unit, caption=caption
+        )
     percentiles = np.linspace(0, 100, 101)
     pieces = [
-        pd.DataFrame({"percentile": percentiles, "value": np.percentile(frame[column].dropna(), percentiles), "part": part})
+        pd.DataFrame(
+            {"percentile": percentiles, "value": np.percentile(frame[column].dropna(), percentiles), "part": part}
+        )
         for column, part in parts.items()
         if frame[column].notna().any()
     ]
     text = f"{caption} Over {len(frame)} ranks: each line shows a part's values from the smallest to the largest rank."
-    return Chart(name, f"{title}, {len(frame)} ranks", Mark.LINE, pd.concat(pieces, ignore_index=True), "percentile",
-                 "value", "part", x_label="percentile of ranks", x_unit=Unit.COUNT, y_unit=unit, caption=text)  # fmt: skip
+    return Chart(
+        name,
+        f"{title}, {len(frame)} ranks",
+        Mark.LINE,
+        pd.concat(pieces, ignore_index=True),
+        "percentile",
+        "value",
+        "part",
+        x_label="percentile of ranks",
+        x_unit=Unit.COUNT,
+        y_unit=unit,
+        caption=text,
+    )
 
 
 def rank_heatmap(  # noqa: PLR0913  what a chart is made of
@@ -60,9 +76,35 @@ def rank_heatmap(  # noqa: PLR0913  what a chart is made of
         row_labels, column_labels = _first_of(grid.index, rows), _first_of(grid.columns, columns)
         grid = grid.groupby(np.array(rows)).max().T.groupby(np.array(columns)).max().T
         grid.index, grid.columns = row_labels, column_labels
-    long = grid.rename_axis(index="rank", columns=x).stack().rename("value").reset_index()
-    return Chart(name, title, Mark.HEATMAP, long, x, "rank", "value", x_label=x_label, y_label="rank", y_unit=Unit.ID,
-                 caption=caption + note)  # fmt: skip
+    long = grid.rename_axis(index="rank", columns=x).reset_index().melt("rank", value_name="value").dropna()
+    return Chart(
+        name,
+        title,
+        Mark.HEATMAP,
+        long,
+        x,
+        "rank",
+        "value",
+        x_label=x_label,
+        y_label="rank",
+        y_unit=Unit.ID,
+        caption=caption + note,
+    )
+
+
+def worst_ranks(frame: pd.DataFrame, by: str, most: int = MOST_ROWS) -> pd.DataFrame:
+    """Rows of as many ranks as a table may hold: those with the largest sums of a column, all if they fit."""
+    if len(frame) <= most:
+        return frame
+    order = frame.groupby("rank")[by].sum().sort_values(ascending=False, kind="stable").index
+    return frame[frame["rank"].isin(order[: max(1, most * len(order) // len(frame))])]
+
+
+def ranks_note(table: str, frame: pd.DataFrame, there: int, which: str) -> Iterator[str]:
+    """Say that a table holds only some of the ranks, if so; `which` says which ones."""
+    shown = frame["rank"].nunique()
+    if shown < there:
+        yield f"The table {table} holds {shown} of {there} ranks: {which}."
 
 
 def _bins(count: int, most: int) -> list[int]:

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import every_nth, rank_heatmap
+from htareport.analyses.scale import every_nth, rank_heatmap, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
 _NS = Unit.NANOSECONDS
-_MOST_ROWS = 20_000
 _NOTABLE = 0.02  # A slowest rank this little over the median is not named.
 _SLOWEST = "The slowest rank's time, which is what the job takes for the step."
 
@@ -75,11 +74,17 @@ class StepTime(Analysis):
                 Column("slowest_step", "In step", Unit.ID, "The number of that step."),
                 Column("times_slowest", "Times slowest", Unit.COUNT, "Steps in which this rank takes longest."),
             ),
+            is_detail=True,
         ),
         TableSpec(
             "per_step",
             "By rank and step",
-            (key("rank", "Rank"), key("step", "Step"), Column("time", "Step time", _NS, "Length of the step's window.")),
+            (
+                key("rank", "Rank"),
+                key("step", "Step"),
+                Column("time", "Step time", _NS, "Length of the step's window."),
+            ),
+            is_detail=True,
         ),
     )
 
@@ -92,23 +97,27 @@ class StepTime(Analysis):
         every = frames["per_step"]
         slowest = every.loc[every.groupby("step")["time"].idxmax()].sort_values("step")
         by_step, by_rank = every.groupby("step")["time"], every.groupby("rank")["time"]
-        quantile = by_step.quantile([0.05, 0.5, 0.95]).unstack()  # noqa: PD010  two levels to columns
         steps = pd.DataFrame(
             {
                 "step": slowest["step"].to_numpy(),
                 "start": (every.groupby("step")["start"].min() - job.zero_ns).to_numpy(),
                 "slowest": slowest["time"].to_numpy(),
                 "slowest_rank": slowest["rank"].to_numpy(),
-                "median": quantile[0.5].to_numpy(),
-                "p5": quantile[0.05].to_numpy(),
-                "p95": quantile[0.95].to_numpy(),
+                "median": by_step.quantile(0.5).to_numpy(),
+                "p5": by_step.quantile(0.05).to_numpy(),
+                "p95": by_step.quantile(0.95).to_numpy(),
             }
         )
         ranks = by_rank.agg(["median", "mean", "max"]).reset_index()
         ranks["slowest_step"] = every.loc[by_rank.idxmax(), "step"].to_numpy()
         counts = slowest["rank"].value_counts() if every["rank"].nunique() > 1 else pd.Series(dtype="int64")
         ranks["times_slowest"] = ranks["rank"].map(counts).fillna(0).astype("int64")
-        return {"summary": _summary(steps["slowest"].to_numpy()), "steps": steps, "ranks": ranks, "per_step": _cut(every)}
+        return {
+            "summary": _summary(steps["slowest"].to_numpy()),
+            "steps": steps,
+            "ranks": ranks,
+            "per_step": worst_ranks(every, "time"),
+        }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["summary"].iloc[0]
@@ -117,10 +126,12 @@ class StepTime(Analysis):
         words = f"Median over the steps. {_SLOWEST}"
         yield Fact("step_time", "step time", row["median"], _NS, spread, words, Better.LOWER, order=0)
         ranks = frames["ranks"]
-        worst = ranks.loc[ranks["median"].idxmax()]
+        worst = ranks.sort_values("median", ascending=False).iloc[0]
         over = worst["median"] - ranks["median"].median()
         if over > _NOTABLE * ranks["median"].median():  # Ranks that wait for each other all take the same time.
-            words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
+            words = (
+                "The rank with the longest median step, and by how much it is longer than the median over the ranks."
+            )
             detail = f"+{text(over, _NS)} over the median rank"
             yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.ID, detail, words, order=40)
 
@@ -129,36 +140,66 @@ class StepTime(Analysis):
         if len(steps) > 1:
             yield _over_steps(steps, several=len(ranks) > 1)
         if len(ranks) > 1 and len(steps) > 1:
-            yield rank_heatmap("heatmap", "Step time by rank and step", frames["per_step"], "step", "time",
-                               x_label="step", caption="A bright row is a slow rank, a bright column a slow step.")  # fmt: skip
+            yield rank_heatmap(
+                "heatmap",
+                "Step time by rank and step",
+                frames["per_step"],
+                "step",
+                "time",
+                x_label="step",
+                caption="A bright row is a slow rank, a bright column a slow step.",
+            )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        shown, there = frames["per_step"]["rank"].nunique(), len(frames["ranks"])
-        if shown < there:
-            yield f"The table by rank and step holds the {shown} slowest of {there} ranks."
+        yield from ranks_note(
+            "by rank and step", frames["per_step"], len(frames["ranks"]), "those with the longest steps"
+        )
 
 
 def _summary(times: np.ndarray) -> pd.DataFrame:
     p5, median, p95 = np.percentile(times, [5, 50, 95])
-    return pd.DataFrame([{"steps": len(times), "median": median, "mean": times.mean(), "p5": p5, "p95": p95,
-                          "min": times.min(), "max": times.max()}])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "steps": len(times),
+                "median": median,
+                "mean": times.mean(),
+                "p5": p5,
+                "p95": p95,
+                "min": times.min(),
+                "max": times.max(),
+            }
+        ]
+    )
 
 
 def _over_steps(steps: pd.DataFrame, *, several: bool) -> Chart:
     if not several:
-        return Chart("steps", "Step time", Mark.LINE, steps, "step", "slowest", x_label="step", y_label="step time",
-                     caption="Length of each step on the only rank.")  # fmt: skip
+        return Chart(
+            "steps",
+            "Step time",
+            Mark.LINE,
+            steps,
+            "step",
+            "slowest",
+            x_label="step",
+            y_label="step time",
+            caption="Length of each step on the only rank.",
+        )
     middle = steps[["step", "median", "p5", "p95"]].rename(columns={"median": "time"}).assign(series="median")
     slow = steps[["step", "slowest"]].rename(columns={"slowest": "time"}).assign(series="slowest rank")
     long = pd.concat([middle, slow], ignore_index=True)
-    return Chart("steps", "Step time over ranks", Mark.LINE, long, "step", "time", "series", low="p5", high="p95",
-                 x_label="step", y_label="step time",
-                 caption="Median over the ranks with the band from p5 to p95, and the slowest rank of each step.")  # fmt: skip
-
-
-def _cut(every: pd.DataFrame) -> pd.DataFrame:
-    """The slowest ranks, as many as the table may hold."""
-    if len(every) <= _MOST_ROWS:
-        return every
-    worst = every.groupby("rank")["time"].max().sort_values(ascending=False).index
-    return every[every["rank"].isin(worst[: max(1, _MOST_ROWS * len(worst) // len(every))])]
+    return Chart(
+        "steps",
+        "Step time over ranks",
+        Mark.LINE,
+        long,
+        "step",
+        "time",
+        "series",
+        low="p5",
+        high="p95",
+        x_label="step",
+        y_label="step time",
+        caption="Median over the ranks with the band from p5 to p95, and the slowest rank of each step.",
+    )

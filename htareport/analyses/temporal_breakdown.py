@@ -10,7 +10,7 @@ import pandas as pd
 
 from htareport.algorithms import intervals
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, every_nth, rank_labels
+from htareport.analyses.scale import by_rank, every_nth, rank_labels, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
@@ -29,7 +29,6 @@ _PART_HELP = {
     "idle": "Time in which nothing runs on the device.",
 }
 _BETTER = {"compute": None, "exposed_comm": Better.LOWER, "exposed_memory": Better.LOWER, "idle": Better.LOWER}
-_MOST_STEP_ROWS = 20_000
 _NOTABLE = 0.02  # A rank whose own time is this little over the median is not named,
 _FEWEST_STEPS = 3  # nor one of a run with fewer steps,
 _MOST_STEPS = 2 / 3  # nor one that leads in fewer of them.
@@ -44,8 +43,12 @@ def _parts() -> tuple[Column, ...]:
 
 
 def _shares(of: str) -> tuple[Column, ...]:
-    return tuple(Column(f"{n}_share", f"{t.capitalize()} %", Unit.RATIO, f"{t.capitalize()} as a share of {of}.",
-                        better=_BETTER[n]) for n, t in PARTS.items())  # fmt: skip
+    return tuple(
+        Column(
+            f"{n}_share", f"{t.capitalize()} %", Unit.RATIO, f"{t.capitalize()} as a share of {of}.", better=_BETTER[n]
+        )
+        for n, t in PARTS.items()
+    )
 
 
 class TemporalBreakdown(Analysis):
@@ -91,6 +94,7 @@ class TemporalBreakdown(Analysis):
             "steps",
             "By step, mean over ranks and devices",
             (key("step", "Step"), Column("time", "Step time", _NS, "Length of the step's window."), *_parts()),
+            is_detail=True,
         ),
         TableSpec(
             "per_step",
@@ -102,6 +106,7 @@ class TemporalBreakdown(Analysis):
                 Column("time", "Step time", _NS, "Length of the step's window on this rank."),
                 *_parts(),
             ),
+            is_detail=True,
         ),
     )
 
@@ -122,22 +127,29 @@ class TemporalBreakdown(Analysis):
     def without(self, trace: RankTrace) -> Frames:
         del trace
         zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events"), 0)
-        return {"ranks": pd.DataFrame([{"device": None, **zero}]), "per_step": _steps(_NO_STEPS, {}).assign(device=None)}
+        return {
+            "ranks": pd.DataFrame([{"device": None, **zero}]),
+            "per_step": _steps(_NO_STEPS, {}).assign(device=None),
+        }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
         ranks, per_step = frames["ranks"], frames["per_step"]
         span = ranks["span"].where(ranks["span"] > 0).astype("float64")
-        own = (per_step["time"] - per_step["exposed_comm"]).groupby([per_step["rank"], per_step["device"]], dropna=False)
+        own = (per_step["time"] - per_step["exposed_comm"]).groupby(
+            [per_step["rank"], per_step["device"]], dropna=False
+        )
         ranks = ranks.assign(**{f"{part}_share": ranks[part] / span for part in PARTS})
         ranks = ranks.merge(own.mean().rename("own_step").reset_index(), how="left", on=["rank", "device"])
         steps = per_step.groupby("step")[["time", *PARTS]].mean().round().astype("int64").reset_index()
-        if len(per_step) > _MOST_STEP_ROWS:
-            worst = per_step.groupby(["rank"])["time"].max().sort_values(ascending=False).index
-            kept = worst[: max(1, _MOST_STEP_ROWS * len(worst) // len(per_step))]
-            per_step = per_step[per_step["rank"].isin(kept)]
         every = frames["per_step"]
-        return {"ranks": ranks, "steps": steps, "per_step": per_step, "shares": _overall(ranks, every), "late": _late(every)}
+        return {
+            "ranks": ranks,
+            "steps": steps,
+            "per_step": worst_ranks(every, "time"),
+            "shares": _overall(ranks, every),
+            "late": _late(every),
+        }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["shares"].iloc[0]
@@ -157,16 +169,33 @@ class TemporalBreakdown(Analysis):
         if len(steps):
             shown = every_nth(steps, "step")
             long = shown.melt("step", list(PARTS), var_name="part", value_name="value").replace({"part": PARTS})
-            yield Chart("steps", "Where each step goes", Mark.STACKED_BAR, long, "step", "value", "part", x_label="step",
-                        caption="Mean over ranks and devices; the parts add up to the step time.")  # fmt: skip
+            yield Chart(
+                "steps",
+                "Where each step goes",
+                Mark.STACKED_BAR,
+                long,
+                "step",
+                "value",
+                "part",
+                x_label="step",
+                caption="Mean over ranks and devices; the parts add up to the step time.",
+            )
         with_work = ranks[ranks["span"] > 0]
-        yield by_rank("ranks", "Where each rank's time goes", with_work, PARTS,
-                      caption="Over the whole window, from the first to the last device event of the rank.")  # fmt: skip
+        yield by_rank(
+            "ranks",
+            "Where each rank's time goes",
+            with_work,
+            PARTS,
+            caption="Over the whole window, from the first to the last device event of the rank.",
+        )
 
     def notes(self, frames: Frames) -> Iterator[str]:
         ranks = frames["ranks"]
         if len(empty := ranks[ranks["span"] == 0]):
             yield f"No device work was recorded on rank {', '.join(rank_labels(empty).head(10))}."
+        if len(frames["per_step"]):
+            there = int((ranks["span"] > 0).sum())
+            yield from ranks_note("by rank, device and step", frames["per_step"], there, "those with the longest steps")
 
 
 _NO_STEPS = pd.DataFrame({"number": [], "start": [], "end": [], "capture": []}, dtype="int64")
@@ -212,7 +241,7 @@ def _steps(steps: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> p
 
 
 def _late(per_step: pd.DataFrame) -> pd.DataFrame:
-    """The rank that needs most time of its own, if it is so in most steps and by more than a little: rank, over (ns)."""
+    """The rank that needs most time of its own, if in most steps and by more than a little: rank, over (ns)."""
     own = per_step.assign(own=per_step["time"] - per_step["exposed_comm"])
     by_rank = own.groupby("rank")["own"].mean()
     steps = own.groupby("step")["own"]

@@ -69,6 +69,8 @@ def check_output(output: str) -> None:
 def is_saved_report(path: Path) -> bool:
     """Tell by content whether a file is a report's JSON; a trace of the same name is none."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except (OSError, ValueError):

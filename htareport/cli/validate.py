@@ -112,7 +112,8 @@ def _row(each: Checked, paths: Path | tuple[Path, ...]) -> tuple[str, ...]:
     name = _name(paths)
     if each.events is None:
         return (str(each.rank), name, "", "", "", "", "no")
-    size, usable = console.size(each.size), "in part" if each.errors else "with warnings" if each.warnings else "yes"
+    size = console.size(each.size) if each.size else ""  # Unknown inside an archive.
+    usable = "in part" if each.errors else "with warnings" if each.warnings else "yes"
     counts = (f"{number:,}" for number in (each.events, each.devices, each.steps))
     return (str(each.rank), name, size, *counts, usable)
 

@@ -37,8 +37,8 @@ class TraceAnalysis:
         self,
         trace_files: Mapping[int, str] | Sequence[str] | None = None,
         trace_dir: str | Path = "/tmp/trace",  # noqa: S108  HTA's default
-        include_last_profiler_step: bool = True,  # noqa: FBT001, FBT002  HTA's signature, and so below
-        salvage: bool = False,  # noqa: FBT001, FBT002
+        include_last_profiler_step: bool = True,
+        salvage: bool = False,
     ) -> None:
         """Load every rank. NothingToReadError if there is none; a rank that cannot be read is warned of."""
         if salvage:
@@ -67,20 +67,21 @@ class TraceAnalysis:
     def _chosen(self, ranks: Iterable[int] | None) -> list[RankTrace]:
         return list(self._ranks.values()) if ranks is None else [self.rank(rank) for rank in ranks]
 
-    def _frames(self, analysis: Analysis, ranks: Iterable[int] | None = None) -> Frames:
-        """The combined frames of an analysis over some ranks; those that lack what it needs have empty rows."""
-        traces = self._chosen(ranks)
+    def _mapped(self, analysis: Analysis, ranks: Iterable[int] | None = None) -> Frames:
+        """What an analysis makes of some ranks, all rows; those that lack what it needs have empty rows, if any."""
         parts: list[Frames] = []
-        for trace in traces:
+        for trace in self._chosen(ranks):
             lacking = analysis.requires - trace.capabilities
             frames = analysis.without(trace) if lacking else analysis.map(trace)
             if frames is not None:
                 parts.append({name: frame.assign(rank=trace.rank) for name, frame in frames.items()})
-        if not parts:
-            return {}
-        starts = [trace.start_ns for trace in traces if trace.start_ns is not None]
-        job = Job(tuple(t.rank for t in traces), min(starts, default=0), any(len(t.steps) for t in traces))
-        return analysis.combine({name: concat([p[name] for p in parts]) for name in parts[0]}, job)
+        return {name: concat([p[name] for p in parts]) for name in parts[0]} if parts else {}
+
+    def _combined(self, analysis: Analysis, frames: Frames) -> Frames:
+        """The same, joined for the report's tables and charts."""
+        starts = [trace.start_ns for trace in self._ranks.values() if trace.start_ns is not None]
+        has_steps = any(len(trace.steps) for trace in self._ranks.values())
+        return analysis.combine(frames, Job(tuple(self._ranks), min(starts, default=0), has_steps))
 
     # --- steps ------------------------------------------------------------------------------
 
@@ -90,10 +91,10 @@ class TraceAnalysis:
 
     # --- breakdowns -------------------------------------------------------------------------
 
-    def get_temporal_breakdown(self, visualize: bool = False) -> pd.DataFrame:  # noqa: FBT001, FBT002
+    def get_temporal_breakdown(self, visualize: bool = False) -> pd.DataFrame:
         """Compute, communication, memory and idle time by rank and device. Percentages are of the span."""
         analysis = TemporalBreakdown()
-        frames = self._frames(analysis)
+        frames = self._mapped(analysis)
         table, out = frames["ranks"], pd.DataFrame()
         out["rank"] = table["rank"]
         non_compute = table["exposed_comm"] + table["exposed_memory"]
@@ -111,11 +112,11 @@ class TraceAnalysis:
         self._show(analysis, frames, "ranks", visualize=visualize)
         return out
 
-    def get_comm_comp_overlap(self, visualize: bool = False) -> pd.DataFrame:  # noqa: FBT001, FBT002
+    def get_comm_comp_overlap(self, visualize: bool = False) -> pd.DataFrame:
         """Share of communication time that is hidden under compute, by rank and device; NaN without communication."""
         analysis = CommOverlap()
-        frames = self._frames(analysis)
-        table = frames["ranks"]
+        frames = self._mapped(analysis)
+        table = self._combined(analysis, frames)["ranks"]
         self._show(analysis, frames, "ranks", visualize=visualize)
         return pd.DataFrame(
             {
@@ -128,12 +129,12 @@ class TraceAnalysis:
             }
         )
 
-    def get_gpu_kernel_breakdown(  # noqa: PLR0913  HTA's signature
+    def get_gpu_kernel_breakdown(
         self,
-        visualize: bool = False,  # noqa: FBT001, FBT002
+        visualize: bool = False,
         duration_ratio: float = 0.8,
         num_kernels: int = 10,
-        include_memory_kernels: bool = True,  # noqa: FBT001, FBT002
+        include_memory_kernels: bool = True,
         image_renderer: str = "",
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Time by set of classes that run at once, over all ranks; and statistics of single calls by kernel and rank.
@@ -158,16 +159,16 @@ class TraceAnalysis:
             second[label] = kernels[column] / _PER_US
         if visualize:
             analysis = KernelBreakdown(num_kernels=num_kernels, duration_ratio=duration_ratio)
-            self._show(analysis, self._frames(analysis), "top", visualize=True, renderer=image_renderer)
+            self._show(analysis, self._mapped(analysis), "top", visualize=True, renderer=image_renderer)
         return first, second.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
 
-    def get_idle_time_breakdown(  # noqa: PLR0913  HTA's signature
+    def get_idle_time_breakdown(
         self,
         ranks: list[int] | None = None,
         streams: list[int] | None = None,
-        visualize: bool = False,  # noqa: FBT001, FBT002
-        visualize_pctg: bool = True,  # noqa: FBT001, FBT002, ARG002  HTA's name; the chart shows time
-        show_idle_interval_stats: bool = False,  # noqa: FBT001, FBT002
+        visualize: bool = False,
+        visualize_pctg: bool = True,  # noqa: ARG002  HTA's name; the chart shows time
+        show_idle_interval_stats: bool = False,
         consecutive_kernel_delay: float = 30,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Idle time of each stream by cause, and statistics of the gaps if asked for.
@@ -175,7 +176,7 @@ class TraceAnalysis:
         `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time.
         """
         analysis = IdleTime(consecutive_kernel_delay=float(consecutive_kernel_delay))
-        frames = self._frames(analysis, ranks)
+        frames = self._mapped(analysis, ranks)
         if not frames:
             empty = pd.DataFrame(columns=[*_IDLE_COLUMNS, "device", "count"])
             return empty, empty.copy() if show_idle_interval_stats else None
@@ -200,11 +201,12 @@ class TraceAnalysis:
 
     def _show(self, analysis: Analysis, frames: Frames, chart: str, *, visualize: bool, renderer: str = "") -> None:
         """Show a chart of the report, as a Plotly figure."""
-        if not visualize:
+        if not visualize or not frames:
             return
         from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
-        found = next((each for each in analysis.charts(frames) if each.name == chart), None)
+        charts = analysis.charts(self._combined(analysis, frames))
+        found = next((each for each in charts if each.name == chart), None)
         if found is not None:
             figure(found).show(renderer=renderer or None)
 
@@ -256,12 +258,16 @@ def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
 
 def _within(folder: str | Path, files: Mapping[int, str] | Sequence[str]) -> Any:
     """File names that are not absolute are those of the folder, as in HTA."""
+
     def placed(name: str) -> Path:
         path = Path(name)
         return path if path.is_absolute() or path.exists() else Path(folder) / path
 
     if isinstance(files, Mapping):
-        return {rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name)) for rank, name in files.items()}
+        return {
+            rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name))
+            for rank, name in files.items()
+        }
     return [placed(name) for name in files]
 
 

@@ -85,7 +85,7 @@ class TraceDiff:
     """Comparison of two runs by name."""
 
     @classmethod
-    def compare_traces(  # noqa: PLR0913  HTA's signature
+    def compare_traces(
         cls,
         control: TraceLike,
         test: TraceLike,
@@ -116,7 +116,7 @@ class TraceDiff:
         return frame
 
     @classmethod
-    def ops_diff(  # noqa: PLR0913  HTA's signature
+    def ops_diff(
         cls,
         control: TraceLike,
         test: TraceLike,
@@ -152,21 +152,32 @@ def _listed(chosen: Chosen) -> list[int]:
 
 
 def _rows(trace: RankTrace, steps: list[int] | None, device_type: DeviceType) -> pd.DataFrame:
-    """Rows of one rank. GPU rows belong to the step of their launch; where no launch was recorded, to that of their start."""
+    """Rows of one rank. GPU rows belong to the step of their launch; without any launches, to that of their start."""
     parts = []
     if device_type is not DeviceType.CPU:
         events = trace.device_events
         if steps is not None and Capability.LAUNCHES in trace.capabilities:
             events = events[events["launch"] >= 0]
-        parts.append(pd.DataFrame({"name": events["name"].astype(object), "cat": events["kind"].astype(object),
-                                   "dur": events["dur"], "step": events["step"]}))  # fmt: skip
+        parts.append(
+            pd.DataFrame(
+                {
+                    "name": events["name"].astype(object),
+                    "cat": events["kind"].astype(object),
+                    "dur": events["dur"],
+                    "step": events["step"],
+                }
+            )
+        )
     if device_type is not DeviceType.GPU:
         for category, columns in trace.loaded.tables.items():
             if category in trace.loaded.device_categories or category in _HOST_ONLY_SKIPPED:
                 continue
             names = trace.names(columns["name"]).astype(object)
-            parts.append(pd.DataFrame({"name": names, "cat": category, "dur": columns["dur"],
-                                       "step": step_of(trace.steps, columns["ts"])}))  # fmt: skip
+            parts.append(
+                pd.DataFrame(
+                    {"name": names, "cat": category, "dur": columns["dur"], "step": step_of(trace.steps, columns["ts"])}
+                )
+            )
     rows = pd.concat(parts, ignore_index=True)
     if steps is not None:
         rows = rows[rows["step"].isin(steps)]
@@ -178,6 +189,3 @@ def _by_name(ops: pd.DataFrame, label: str) -> pd.DataFrame:
     out = groups.agg(["size", "sum"]).set_axis([f"{label}_counts", f"{label}_total_duration"], axis=1)
     out[f"{label}_total_duration"] = out[f"{label}_total_duration"] / _PER_US
     return out
-
-
-

@@ -20,17 +20,25 @@ from htareport.errors import UsageError
 
 _PACKAGED = Path("package_data", "plotly.min.js")
 _VERSION = re.compile(r"plotly\.js(?: \([^)]{0,40}\))? v([\w.+-]{1,40})")
+_STYLE_ID = re.compile(
+    r"""getElementById\(["']([0-9a-f]{32,64})["']\)\)\s*\{var \w+=document\.createElement\(.style.\)"""
+)
 _ready: dict[str, Future[Bundle]] = {}
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A script in gzip and base64, its hash for the policy, its version for the notice."""
+    """A script in gzip and base64, its hash for the policy, its version for the notice.
+
+    `style_ids` are elements that it looks for before it adds a style sheet for maps, which the policy would refuse and
+    the report does not need: the page has empty ones.
+    """
 
     packed: str
     hash: str
     version: str
+    style_ids: tuple[str, ...]
 
 
 def prepare(plotlyjs: str | Path | None = None) -> None:
@@ -84,7 +92,8 @@ def _installed() -> str:
 
 def _packed(script: str) -> Bundle:
     version = _VERSION.search(script[:2000])
-    return Bundle(pack(script.encode()), csp_hash(script), version[1] if version else "")
+    style_ids = tuple(dict.fromkeys(_STYLE_ID.findall(script)))
+    return Bundle(pack(script.encode()), csp_hash(script), version[1] if version else "", style_ids)
 
 
 def pack(data: bytes) -> str:

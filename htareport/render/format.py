@@ -30,6 +30,7 @@ _SCALES: dict[Unit, tuple[tuple[float, float, str], ...]] = {
 _COUNT_AXIS = ((1e9, 1e9, "billion"), (1e6, 1e6, "million"), (1e5, 1e3, "thousand"), (0, 1, ""))
 _SMALLEST_PERCENT = 0.005
 _THOUSAND = 1000
+_TOO_LONG = 1e15  # To write out.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def _quantity(finite: float, value: Any, unit: Unit) -> str:
     if unit is Unit.ID:
         return f"{int(value)}" if finite.is_integer() else f"{finite:g}"
     if unit is Unit.COUNT:
-        return f"{int(value):,}" if finite.is_integer() else _digits(finite, plain=True)
+        is_countable = finite.is_integer() and abs(finite) < _TOO_LONG
+        return f"{int(value):,}" if is_countable else _digits(finite, plain=True)
     if unit is Unit.RATIO:
         return f"{_percent(100 * finite)}{NNBSP}%"
     scale = _scale(float(f"{finite:.3g}"), _SCALES[unit])
@@ -102,6 +104,8 @@ def _digits(value: float, *, plain: bool) -> str:
     """Three significant digits; `plain` leaves out zeros at the end (for numbers that are whole by nature)."""
     value = _rounded(value)
     size = abs(value)
+    if size >= _TOO_LONG:
+        return f"{value:.3g}"
     if size >= 100:  # noqa: PLR2004  three digits before the point
         return f"{value:,.0f}"
     if plain or size < 1:
@@ -152,7 +156,7 @@ def tick_labels(positions: list[float]) -> list[str]:
     """Return positions as text with the same number of decimals each."""
     steps = [b - a for a, b in pairwise(positions)]
     step = min(steps, default=abs(positions[0]) if positions else 1.0) or 1.0
-    if max(map(abs, positions), default=0.0) >= 1e7:  # noqa: PLR2004  too long to write out
+    if max(map(abs, positions), default=0.0) >= 1e7:  # noqa: PLR2004  too long for an axis
         return [f"{position:.3g}".replace("-", MINUS) for position in positions]
     decimals = next((d for d in range(7) if abs(round(step, d) - step) < 1e-6 * step), 6)
     return [f"{position:,.{decimals}f}".replace("-", MINUS) if position else "0" for position in positions]
@@ -174,7 +178,7 @@ def log_ticks(low: float, high: float, unit: Unit, count: int = 8) -> list[tuple
 def _round_text(value: float, unit: Unit) -> str:
     """A power as text, without zeros after the point."""
     if unit in {Unit.COUNT, Unit.ID} or unit.is_text:
-        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+        return f"{value:,.0f}" if 1 <= value < 1e9 else f"{value:g}"  # noqa: PLR2004
     scale = _scale(value, _SCALES[unit])
     return f"{value / scale.factor:,.6g}{NNBSP}{scale.symbol}"
 

@@ -28,6 +28,7 @@ from htareport.report import Chart, Mark, Unit
 
 _FEW = 3  # Up to so many stacked bars lie on their side: wide columns say nothing.
 _LONG_LABEL = 9
+_NEAR = 0.05  # A timeline that starts so close to zero starts there.
 _MOST_ROWS, _MOST_COLUMNS = 128, 256
 _SPREAD = ("low", "q1", "q3", "high")
 
@@ -162,6 +163,7 @@ def timeline(chart: Chart, rows: Rows) -> Picture:
     base, full = category_axis(chart.y_label, chart.y_unit, lanes)
     start, end = rows.numbers("x"), rows.numbers("x2")
     low, high = span(start, end)
+    low = 0.0 if 0 < low < (high - low) * _NEAR else low
     axis = value_axis(chart.x_label, chart.x_unit, low, high, chart.lines, zero=False)
     axis = Axis(axis.title, axis.unit, axis.scale, low / axis.scale.factor, high / axis.scale.factor)
     if low == high:

@@ -15,7 +15,7 @@ from htareport.render import plotly_marks
 from htareport.render.palette import WORST
 from htareport.render.picture import Axis, Picture, picture
 from htareport.render.plotly_marks import MOST_ROW_LABELS, safe
-from htareport.render.svg_parts import FONTS, fitted, text_width
+from htareport.render.svg_parts import FONTS, MOST_LABELS, fitted, text_width, thinned_labels
 from htareport.report import Chart, Mark, Unit
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _CLEAR = "rgba(0,0,0,0)"
 _SIZE = 12
 _LABEL_SHARE = 0.42
 _ROW, _LEAST, _MOST = 22, 270, 640
-_MOST_LABELS = 12
+_LEVEL = 430  # Pixels that a level axis has about.
 _TITLE = 44
 _FEW_WHOLE = 8
 
@@ -80,8 +80,8 @@ def _layout(made: Picture, room: float) -> dict[str, Any]:
         "barmode": {Mark.STACKED_BAR: "relative"}.get(made.chart.mark, "overlay"),
         "boxmode": "group",
         "bargap": 0.24 if made.horizontal else 0.14,
-        "xaxis": _axis(_with_room(made, level), 80),
-        "yaxis": _axis(upright, room, upright=True, reverse=is_map or made.horizontal),
+        "xaxis": _axis(_with_room(made, level), 80, _LEVEL),
+        "yaxis": _axis(upright, room, height - 60, upright=True, reverse=is_map or made.horizontal),
         **_reference_lines(made),
     }
 
@@ -102,22 +102,23 @@ def _left(axis: Axis, room: float) -> float:
     return min(longest, room) + 12 + (0 if _is_silent(axis) else 22)
 
 
-def _axis(axis: Axis, room: float, *, upright: bool = False, reverse: bool = False) -> dict[str, Any]:
+def _axis(axis: Axis, room: float, length: float, *, upright: bool = False, reverse: bool = False) -> dict[str, Any]:
     result: dict[str, Any] = {"gridcolor": _GRID, "zeroline": False, "showgrid": not axis.labels}
     if axis.title and not (upright and _is_silent(axis)):
         result["title"] = {"text": safe(axis.title), "standoff": 8}
     if axis.labels:
-        every = max(1, math.ceil(len(axis.labels) / (MOST_ROW_LABELS if upright else _MOST_LABELS)))
-        shown = axis.ticks()[::every]
+        shown = thinned_labels(
+            axis.ticks(), length / len(axis.labels), MOST_ROW_LABELS if upright else MOST_LABELS, across=not upright
+        )
         texts = [safe(fitted(label, room, _SIZE), 80) for _, label in shown]
         ends = [axis.high, axis.low] if reverse else [axis.low, axis.high]
         return result | {"tickmode": "array", "tickvals": [place for place, _ in shown], "ticktext": texts,
                          "range": ends, "tickangle": 0}  # fmt: skip
     if axis.log:
         ticks = axis.ticks()
-        return result | {"type": "log", "tickmode": "array", "tickvals": [place for place, _ in ticks],
-                         "ticktext": [label for _, label in ticks], "tickangle": 0,
-                         "range": [math.log10(axis.low), math.log10(axis.high)]}  # fmt: skip
+        result |= {"type": "log", "range": [math.log10(axis.low), math.log10(axis.high)], "tickangle": 0}
+        return result | {"tickmode": "array", "tickvals": [place for place, _ in ticks],
+                         "ticktext": [label for _, label in ticks]}  # fmt: skip
     result |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
     if axis.unit in {Unit.ID, Unit.COUNT}:
         result["tickformat"] = "d" if axis.unit is Unit.ID else ",.10~g"

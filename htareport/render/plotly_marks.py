@@ -182,7 +182,7 @@ def _histogram(made: Picture) -> list[Trace]:
         edges = [(a or 0.0, b or 0.0) for a, b in zip(part.base, part.extra["end"], strict=True)]
         result.append({"type": "bar", **_named(one), **_hover(part), "y": part.value,
                        "x": [float(f"{(a + b) / 2:.9g}") for a, b in edges],
-                       "width": [float(f"{(b - a) * 0.96:.6g}") for a, b in edges],
+                       "width": [float(f"{max(b - a, 0.0) * 0.96:.6g}") for a, b in edges],
                        "marker": {"color": one.color.light, "opacity": 0.6 if len(made.series) > 1 else 1}})  # fmt: skip
     return result
 

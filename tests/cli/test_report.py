@@ -151,6 +151,7 @@ def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):
         (["--set", "temporal_breakdown.nosuch=1"], "has no option 'nosuch'"),
         (["--ranks", "1-"], "--ranks: '1-' is not a list of ranks such as 0,3-5"),
         (["--ranks", "5-3"], "--ranks: 5-3 counts backwards"),
+        (["--ranks", "0-99999999999"], "goes beyond rank"),
         (["--steps", "many"], "many"),
         (["-j", "0"], "--jobs: '0' is not a number of processes"),
         (["--plotlyjs", "nosuch.js"], "no file nosuch.js"),

@@ -1,0 +1,150 @@
+"""The page in Chromium, opened from disk: what only a browser can tell."""
+
+import base64
+import random
+import shutil
+import time
+
+import pytest
+from render.sample import HOSTILE, REAL, sample
+
+from htareport.render import format as fmt
+from htareport.render import tables, write
+from htareport.report import Unit
+
+selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
+)  # fmt: skip
+ROWS = "return [...document.querySelectorAll('#table-kernel_breakdown-kernels tbody tr')]"
+
+
+def chromium(folder, *, scripts=True):
+    """A fresh browser that logs its console."""
+    options = selenium.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={folder}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    if not scripts:
+        options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
+    return selenium.Chrome(options=options, service=selenium.ChromeService(DRIVER))
+
+
+def wait(browser, script, seconds=15.0):
+    """Wait until a script gives something true, and return that."""
+    end = time.monotonic() + seconds
+    while not (result := browser.execute_script(script)):
+        assert time.monotonic() < end, f"never true: {script}"
+        time.sleep(0.05)
+    return result
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write(sample(), tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser(path, tmp_path_factory):
+    driver = chromium(tmp_path_factory.mktemp("profile"))
+    driver.get(path.as_uri())
+    yield driver
+    driver.quit()
+
+
+def test_every_chart_becomes_live_on_scroll(browser):
+    figures = browser.execute_script("return document.querySelectorAll('figure.zoomable').length")
+    assert figures == 14
+    assert browser.execute_script("return document.querySelectorAll('figure.live').length") < figures
+    for i in range(figures):
+        browser.execute_script("document.querySelectorAll('figure.zoomable')[arguments[0]].scrollIntoView()", i)
+        wait(browser, f"return document.querySelectorAll('figure.zoomable')[{i}].querySelector('.plot .main-svg')")
+    assert browser.execute_script("return document.querySelectorAll('[data-error]').length") == 0
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 1280
+    assert browser.execute_script("return window.__xss") is None
+    assert browser.execute_script("return !!document.querySelector('[data-title*=Share], [data-title*=loud]')") is False
+
+
+def test_console_and_network_are_silent(browser):
+    """Runs after the charts: no violation of the policy, and nothing asked for but the file."""
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+    sent = [entry["message"] for entry in browser.get_log("performance") if "Network.requestWillBeSent" in entry["message"]]
+    assert not [message for message in sent if '"url":"http' in message]
+
+
+def test_tables_sort_search_and_filter(browser):
+    count = "return document.querySelector('#table-kernel_breakdown-kernels .count').textContent"
+    click = "document.querySelectorAll('#table-kernel_breakdown-kernels th button')[{}].click()"
+    assert browser.execute_script(count) == "20 of 400 rows"
+    browser.execute_script(click.format(2))
+    wait(browser, "return document.querySelector('th[aria-sort=descending]')")
+    browser.execute_script(click.format(2))
+    frame = sample()["kernel_breakdown"].table().sort_values("sum")
+    first = wait(browser, "return document.querySelector('th[aria-sort=ascending]')"
+                 " && document.querySelector('#table-kernel_breakdown-kernels tbody td.n').textContent")  # fmt: skip
+    assert first == fmt.text(int(frame["sum"].iloc[0]), Unit.NANOSECONDS)
+    browser.execute_script(
+        "const i = document.querySelector('#table-kernel_breakdown-kernels input'); i.value = 'NCCL';"
+        "i.dispatchEvent(new Event('input'))"
+    )
+    found = int(frame["name"].str.contains("nccl").sum())
+    wait(browser, f"{count}.endsWith('{found} rows')")
+    browser.execute_script(
+        "const i = document.querySelector('#table-kernel_breakdown-kernels input'); i.value = '';"
+        "i.dispatchEvent(new Event('input'));"
+        "const s = document.querySelector('#table-kernel_breakdown-kernels select'); s.value = 'memory';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    wait(browser, f"{count}.endsWith('{int((frame['kind'] == 'memory').sum())} rows')")
+
+
+def test_deep_link_finds_a_kernel_that_is_not_shown(browser):
+    name = f"{REAL[8]}#398"
+    assert name in sample()["kernel_breakdown"].table()["name"].tolist()
+    link = tables.anchor(name)
+    browser.execute_script("location.hash = arguments[0]", link)
+    shown = wait(browser, f"return document.getElementById('{link}')?.textContent")
+    assert shown.startswith("Memcpy DtoD (Device -> Device)#398")
+    browser.execute_script("location.hash = arguments[0]", tables.anchor(HOSTILE[10]))
+    wait(browser, f"return document.getElementById('{tables.anchor(HOSTILE[10])}')")
+
+
+def test_numbers_read_the_same_in_both_languages(browser):
+    numbers = random.Random(5)
+    cases = [[numbers.choice([0, 1, 0.5, 999.7, 1000, 99.96, 1e-5]) * 10 ** numbers.uniform(-3, 14), str(unit)]
+             for unit in Unit if not unit.is_text and unit is not Unit.ID for _ in range(60)]  # fmt: skip
+    cases += [[-1234567, "ns"], [0, "ratio"], [1, "ratio"], [7, "id"], [123456, "count"], [1e300, "ns"], [None, "ns"]]
+    shown = browser.execute_script("return arguments[0].map(([value, unit]) => shown(value, unit))", cases)
+    assert shown == [fmt.text(value, Unit(unit)) for value, unit in cases]
+
+
+def test_dark_page_prints_white(browser):
+    browser.execute_script("if (!isDark()) document.getElementById('theme').click()")
+    dark = wait(browser, "return isDark() && getComputedStyle(document.body).backgroundColor")
+    assert dark == "rgb(15, 20, 24)"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.execute_script("return getComputedStyle(document.querySelector('figure .static')).display") == "block"
+    fills = "return getComputedStyle(document.querySelector('figure .static .c0')).fill"
+    assert browser.execute_script(fills) == "rgb(31, 111, 178)"
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    assert pdf.startswith(b"%PDF")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_without_scripts_everything_shows(path, tmp_path):
+    driver = chromium(tmp_path, scripts=False)
+    try:
+        driver.get(path.as_uri())
+        visible = [e for e in driver.find_elements("css selector", "figure .static svg") if e.is_displayed()]
+        assert len(visible) == 14
+        rows = driver.find_elements("css selector", "#table-kernel_breakdown-kernels tbody tr")
+        assert len(rows) == 50
+        assert rows[-1].is_displayed()
+        assert not driver.find_element("css selector", ".tools").is_displayed()
+    finally:
+        driver.quit()
