@@ -38,6 +38,8 @@ def column_values(column: pd.Series[Any]) -> list[Any]:
 
 def _dtype_name(column: pd.Series[Any]) -> str:
     kind = column.dtype.kind
+    if kind in "iub" and column.isna().any():  # A nullable column of pandas.
+        return "object"
     return {"i": "int64", "u": "int64", "f": "float64", "b": "bool"}.get(kind, "object")
 
 

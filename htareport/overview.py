@@ -15,20 +15,18 @@ _MOSTLY = 0.5
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
     """Say what a step takes, where its time goes and who is slowest, as far as the run tells."""
     facts = {fact.name: fact for section in sections for fact in section.facts}
-    parts = [_duration(facts, ranks), *_shares(facts), *_slowest(facts), *_host_only(facts)]
-    return " ".join(part for part in parts if part)
+    has_gpu, shares = any(each.num_device_events for each in ranks), _shares(facts)
+    duration = _duration(facts, ranks, has_gpu=has_gpu) + (":" if shares else ".")
+    return " ".join([duration, *shares, *_slowest(facts), *([] if has_gpu else _host_only(facts))])
 
 
-def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts]) -> str:
+def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts], *, has_gpu: bool) -> str:
     if step := facts.get("step_time"):
-        return f"{text(step.value, Unit.NANOSECONDS)} per step:" if "compute_share" in facts else (
-            f"{text(step.value, Unit.NANOSECONDS)} per step on the host.")  # fmt: skip
+        return f"{text(step.value, Unit.NANOSECONDS)} per step{'' if has_gpu else ' on the host'}"
     starts = [each.start_ns for each in ranks if each.start_ns is not None]
     ends = [each.end_ns for each in ranks if each.end_ns is not None]
     recorded = text(max(ends) - min(starts), Unit.NANOSECONDS) if starts else "Nothing"
-    return (
-        f"{recorded} recorded, without steps:" if "compute_share" in facts else f"{recorded} recorded, without steps."
-    )
+    return f"{recorded} recorded{'' if any(each.all_steps for each in ranks) else ', without steps'}"
 
 
 def _shares(facts: dict[str, Fact]) -> list[str]:
@@ -42,7 +40,7 @@ def _shares(facts: dict[str, Fact]) -> list[str]:
     cause = facts.get("host_wait_share")
     if cause and cause.value is not None and idle.value >= _WORTH_SAYING and cause.value >= _MOSTLY:
         where = next(i for i, part in enumerate(said) if part.endswith("GPU idle"))
-        said[where] += f" ({_percent(cause.value)} of it because the host launches late)"
+        said[where] += f" ({_percent(cause.value)} of the gaps because the host launches late)"
     return [f"{', '.join(said)}."]
 
 
@@ -62,8 +60,6 @@ def _slowest(facts: dict[str, Fact]) -> list[str]:
 
 def _host_only(facts: dict[str, Fact]) -> list[str]:
     top = facts.get("top_operator_share")
-    if "compute_share" in facts:
-        return []
     said = ["No GPU activity was recorded."]
     if top and top.value is not None:
         said.append(f"{top.detail} takes {_percent(top.value)} of the host operators' time.")

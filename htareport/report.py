@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +18,6 @@ from typing import Any, Self, cast
 import orjson
 import pandas as pd
 
-from htareport.codec import column_values as column_values  # noqa: PLC0414  re-exported for renderers
 from htareport.codec import decode, encode
 from htareport.errors import ReportFileError
 
@@ -288,18 +288,19 @@ class Report:
             raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
         try:
             return cast("Self", decode(cls, raw))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ReportFileError(f"{source}: damaged report: {error}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a .json or .json.gz that `write` made."""
-        data = Path(path).read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            try:
+        """Read a .json or .json.gz that `write` made. ReportFileError (naming `path`) if it is something else."""
+        try:
+            data = Path(path).read_bytes()
+            if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
-            except (OSError, EOFError) as error:
-                raise ReportFileError(f"{path}: {error}") from error
+        except (OSError, EOFError, zlib.error) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            raise ReportFileError(f"{path}: {reason or error}") from error
         return cls.from_json(data, str(path))
 
     def write(self, path: str | Path, **options: Any) -> Path:

@@ -97,11 +97,10 @@ def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Anal
             if lacking:
                 summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
             frames = analysis.without(trace) if lacking else analysis.map(trace)
+            if frames is not None:
+                summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
         except Exception:  # noqa: BLE001  an analysis that fails costs only its section
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
-            continue
-        if frames is not None:
-            summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
     return summary
 
 
@@ -109,38 +108,37 @@ def _summaries(
     trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor | None, progress: Progress | None
 ) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
-    total = len(trace.files)
-
-    def told(done: int, summary: RankSummary) -> RankSummary:
-        if progress:
-            progress(done, total, f"rank {summary.rank}")
-        return summary
-
     if executor is None:
-        for done, (rank, files) in enumerate(trace.files.items(), 1):
-            yield told(done, summarize(rank, files, analyses, window))
-        return
-    futures: dict[Future[RankSummary], int] = {
-        executor.submit(summarize, rank, files, analyses, window): rank for rank, files in trace.files.items()
-    }
-    broken, done = list[int](), 0
+        found = (summarize(rank, files, analyses, window) for rank, files in trace.files.items())
+    else:
+        found = _pooled(trace, analyses, window, executor)
+    for done, summary in enumerate(found, 1):
+        if progress:
+            progress(done, len(trace.files), f"rank {summary.rank}")
+        yield summary
+
+
+def _pooled(
+    trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor
+) -> Generator[RankSummary]:
+    futures, broken = dict[Future[RankSummary], int](), list[int]()
+    for rank, files in trace.files.items():
+        try:
+            futures[executor.submit(summarize, rank, files, analyses, window)] = rank
+        except BrokenExecutor:  # A worker has died while the ranks are still handed out.
+            broken.append(rank)
     for future in as_completed(futures):
         try:
-            summary = future.result()
+            yield future.result()
         except BrokenExecutor:
             broken.append(futures[future])
-            continue
         except Exception as error:  # noqa: BLE001  a result that could not be sent, say
-            summary = RankSummary(futures[future], load_error=f"its worker failed: {error}")
-        done += 1
-        yield told(done, summary)
+            yield RankSummary(futures[future], load_error=f"its worker failed: {error}")
     for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
         try:
-            summary = isolated(summarize, rank, trace.files[rank], analyses, window)
+            yield isolated(summarize, rank, trace.files[rank], analyses, window)
         except BrokenExecutor:
-            summary = RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
-        done += 1
-        yield told(done, summary)
+            yield RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
 
 
 def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> Section:

@@ -38,7 +38,7 @@ const narrowed = (spec, width) => {
   margin.l = Math.min(margin.l, Math.round(width * 0.36));
   xaxis.nticks = 4;
   if (xaxis.ticktext?.length > 6) xaxis.ticktext = xaxis.ticktext.map((text, i) => (i % 2 ? '' : text));
-  const most = Math.floor(margin.l / 6.5), head = Math.floor(most * 2 / 3);
+  const most = Math.floor(margin.l / 7.6), head = Math.floor(most * 2 / 3);
   yaxis.ticktext = yaxis.ticktext?.map(decoded)
     .map((text) => (text.length > most ? `${text.slice(0, head)}…${text.slice(head + 1 - most)}` : text)).map(encoded);
 };
@@ -137,7 +137,7 @@ addEventListener('DOMContentLoaded', open);
 // Where closed parts cannot be printed by style alone, they are opened meanwhile.
 let shut = [];
 addEventListener('beforeprint', () => {
-  shut = $$('details.finding:not([open]), details.help:not([open]), #about details:not([open])');
+  shut = $$('details.finding:not([open]), details.help:not([open]), #about details:not([open]), details.detail:not([open])');
   for (const details of shut) details.open = true;
 });
 addEventListener('afterprint', () => { for (const details of shut) details.open = false; });

@@ -19,6 +19,7 @@ const digits = (value, plain) => {
 const percent = (value) => {
   if (value && Math.abs(value) < 0.005) return value > 0 ? '<0.01' : '<-0.01';
   value = rounded(value);
+  if (Math.abs(value) >= 1e15) return Number(value.toPrecision(3)).toExponential();
   return fixed(value, Math.abs(value) >= 100 || !value ? 0 : Math.abs(value) >= 10 ? 1 : 2);
 };
 const quantity = (value, unit) => {
@@ -56,7 +57,8 @@ const cellOf = (value, unit) => {
     return element('td', { className: 'k' }, details);
   }
   const isText = unit === 'text' || unit === 'name';
-  const cell = element('td', { className: unit === 'name' ? 'k' : isText ? '' : 'n', textContent: shown(value, unit) });
+  const cell = element('td', { textContent: shown(value, unit) });
+  cell.className = unit === 'name' ? 'k' : !isText ? 'n' : cell.textContent.length > 40 ? 'w' : '';
   if (unit === 'ratio' && typeof value === 'number' && value >= 0 && value <= 1) {
     cell.classList.add('r');
     cell.style.setProperty('--v', value.toFixed(3));
@@ -182,6 +184,7 @@ class LiveTable {
     this.limit = Math.max(this.limit, place + 10);
     this.show();
     const row = document.getElementById(id);
+    for (let node = this.root; node; node = node.parentElement) if (node.tagName === 'DETAILS') node.open = true;
     row?.classList.add('hit');
     row?.scrollIntoView({ block: 'center' });
     return true;

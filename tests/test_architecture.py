@@ -24,7 +24,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "analyses": MODEL,
     "overview": MODEL,
     "runner": MODEL | {"analyses", "executors", "overview"},
-    "render": MODEL - {"trace"},
+    "render": MODEL - {"trace"} | {"codec"},
     "executors": set(),
     "config": {"errors"},
     "hta": LIBRARY,

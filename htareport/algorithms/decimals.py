@@ -2,33 +2,36 @@
 
 A float64 holds 53 bits: time stamps since the epoch in microseconds with three decimals need 61, and even stamps that
 fit are rounded twice on the way to nanoseconds. So the text itself is turned into integers, many numbers at a time.
+Numbers are joined by a zero byte, which no JSON value holds: whatever stands for a number stays one.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
 MISSING = np.iinfo(np.int64).min  # What no number stands for.
-_COMMA, _POINT, _ZERO, _NINE = b",.09"
+SEPARATOR = b"\0"
+_POINT, _ZERO, _NINE = b".09"
 _PLACES = 3
+_UNIT = Decimal("0.001")
 _MOST_DIGITS = 19  # Of a value in thousandths: 9 * 10**18 is within int64, 10**19 is not.
 _SHAPE_BASE = 32  # A token's shape is its length × 32 + the digits before its point.
 _SHAPES = _SHAPE_BASE * (_MOST_DIGITS + 2)  # Longer tokens are read one by one.
 
 
 def thousandths(text: bytes | bytearray) -> NDArray[np.int64]:
-    """Turn comma-separated decimal numbers into integer thousandths (µs to ns); MISSING where there is none.
+    """Turn decimal numbers, joined by SEPARATOR, into integer thousandths (µs to ns); MISSING where there is none.
 
     More than three decimals are rounded half to even. Tokens may be quoted, signed or have an exponent, which only
     costs time; whatever is no finite number within 63 bits is MISSING.
     """
     data = np.frombuffer(text, np.uint8)
-    commas = np.flatnonzero(data == _COMMA)
-    begins = np.concatenate(([0], commas + 1))
-    lengths = np.concatenate((commas, [len(data)])) - begins
+    limits = np.flatnonzero(data == SEPARATOR[0])
+    begins = np.concatenate(([0], limits + 1))
+    lengths = np.concatenate((limits, [len(data)])) - begins
     whole = _digits_before_point(data, begins, lengths)
     out = np.full(len(begins), MISSING, np.int64)
     shapes = lengths * _SHAPE_BASE + whole
@@ -51,7 +54,8 @@ def _digits_before_point(
     if len(points) != len(begins) or (points < begins).any() or (points >= begins + lengths).any():
         points = np.append(points, len(data))
         points = points[np.searchsorted(points, begins)]
-    return np.minimum(points - begins, lengths)
+    before: NDArray[np.int64] = np.minimum(points - begins, lengths)
+    return before
 
 
 def _of_equal_shape(
@@ -79,8 +83,10 @@ def _of_equal_shape(
 
 def _slowly(token: bytes) -> int:
     try:
-        with localcontext(prec=60):
-            value = (Decimal(token.strip(b'" \t\r\n').decode()) * 1000).to_integral_value()
-        return int(value) if value.is_finite() and abs(value) < 2**63 else int(MISSING)
-    except (InvalidOperation, ValueError):
+        value = Decimal(token.strip(b'" \t\r\n').decode()).quantize(_UNIT, ROUND_HALF_EVEN)
+    except (ArithmeticError, ValueError):  # No number, or one with more digits than 63 bits have.
         return int(MISSING)
+    if not value.is_finite():
+        return int(MISSING)
+    thousands = int(value.scaleb(_PLACES))
+    return thousands if abs(thousands) < 2**63 else int(MISSING)

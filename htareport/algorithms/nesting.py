@@ -1,4 +1,4 @@
-"""Which interval lies directly within which, on one thread: the call tree of properly nested calls, without recursion."""
+"""Which interval lies directly within which, on one thread: the call tree of nested calls, without recursion."""
 
 from __future__ import annotations
 

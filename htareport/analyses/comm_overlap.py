@@ -225,8 +225,7 @@ def _collective_of(kernel: str) -> str:
 
 def _spelled(collective: str) -> str:
     """One spelling for all sources: all_reduce, not AllReduce or allreduce."""
-    plain = collective.lower().replace("_", "")
-    return next(
-        (_WORDS[word] + plain.removeprefix(word) for word in _WORDS if plain.startswith(word)),
-        collective.lower().strip("_"),
-    )
+    plain = collective.lower().strip("_")
+    match = _IN_NAME.match(plain)
+    word = match[1].replace("_", "") if match else ""
+    return _WORDS[word] + plain[len(match[1]) :] if match and word in _WORDS else plain

@@ -254,7 +254,7 @@ def _with_neighbours(gaps: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
             "start": gaps["begin"],
             "duration": gaps["gap"],
             "category": gaps["category"].astype(str),
-            "step": np.where(step >= 0, step, np.nan),
+            "step": pd.Series([number if number >= 0 else None for number in step.tolist()], gaps.index, object),
             "before": names[gaps["previous"]],
             "after": names[gaps["event"]],
         }

@@ -10,7 +10,8 @@ import pandas as pd
 from htareport.algorithms.nesting import self_times
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
-from htareport.trace import Capability, RankTrace
+from htareport.trace import ALL, Capability, RankTrace
+from htareport.trace.steps import OUTSIDE, step_of
 
 _NS = Unit.NANOSECONDS
 _CATEGORIES = ("cpu_op", "Operator")
@@ -24,7 +25,8 @@ class Operators(Analysis):
     ## How it is computed
     Rows of the host's operators (`cpu_op`) nest on their thread. *Total* is the sum of a name's durations, in which an
     operator that calls another of the same name counts twice; *self* is the time outside the operators that it calls
-    directly. Calls and times are sums over ranks, threads and steps. GPU work runs elsewhere: a launch returns at once.
+    directly. Calls and times are sums over ranks, threads and steps; where steps are chosen, of the operators that
+    start in them. GPU work runs elsewhere: a launch returns at once.
 
     ## What to do
     - On CPU-only runs: start with the operator of largest self time (threads, dtype, layout, fusion).
@@ -57,6 +59,8 @@ class Operators(Analysis):
         start, dur, name, thread = (np.concatenate([t[c] for t in tables]) for c in ("ts", "dur", "name", "thread"))
         own, _ = self_times(start, start + dur, thread)
         frame = pd.DataFrame({"name": name, "dur": dur, "self": own})
+        if trace.window != ALL and trace.all_step_numbers:
+            frame = frame[step_of(trace.steps, start) != OUTSIDE]
         groups = frame.groupby("name")
         table = groups["dur"].agg(["sum", "size", "max"]).set_axis(["total", "count", "max"], axis=1)
         table["self"] = groups["self"].sum()
@@ -66,7 +70,7 @@ class Operators(Analysis):
             [
                 {
                     "names": len(table),
-                    "self": int(own.sum()),
+                    "self": int(frame["self"].sum()),
                     "calls": len(frame),
                     "gpu": Capability.GPU in trace.capabilities,
                 }
@@ -84,6 +88,8 @@ class Operators(Analysis):
         return {"operators": table.head(_MOST_NAMES), "size": frames["size"]}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
+        if not len(frames["operators"]):
+            return
         if frames["size"]["gpu"].any():  # Then the host is not what counts, and synchronising calls lead the list.
             return
         size = frames["size"]

@@ -141,14 +141,14 @@ class TemporalBreakdown(Analysis):
         )
         ranks = ranks.assign(**{f"{part}_share": ranks[part] / span for part in PARTS})
         ranks = ranks.merge(own.mean().rename("own_step").reset_index(), how="left", on=["rank", "device"])
-        steps = per_step.groupby("step")[["time", *PARTS]].mean().round().astype("int64").reset_index()
+        steps = _means(per_step)
         every = frames["per_step"]
         return {
             "ranks": ranks,
             "steps": steps,
             "per_step": worst_ranks(every, "time"),
             "shares": _overall(ranks, every),
-            "late": _late(every),
+            "late": _late(every.merge(ranks.loc[ranks["comm"] > 0, ["rank", "device"]])),
         }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
@@ -240,8 +240,18 @@ def _steps(steps: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> p
     )
 
 
+def _means(per_step: pd.DataFrame) -> pd.DataFrame:
+    """The parts of each step, mean over ranks and devices, in whole ns that add up."""
+    groups = per_step.groupby("step")[["time", *PARTS]]
+    steps = groups.sum().floordiv(groups.size(), axis=0).reset_index()
+    return steps.assign(idle=steps["time"] - steps[[part for part in PARTS if part != "idle"]].sum(axis=1))
+
+
 def _late(per_step: pd.DataFrame) -> pd.DataFrame:
-    """The rank that needs most time of its own, if in most steps and by more than a little: rank, over (ns)."""
+    """The rank that needs most time of its own, if in most steps and by more than a little: rank, over (ns).
+
+    `per_step` is of devices that communicate: for others nobody waits.
+    """
     own = per_step.assign(own=per_step["time"] - per_step["exposed_comm"])
     by_rank = own.groupby("rank")["own"].mean()
     steps = own.groupby("step")["own"]

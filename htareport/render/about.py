@@ -11,6 +11,7 @@ from htareport.report import Report, Unit
 
 _MOST_ITEMS = 24
 _DEEPEST = 3
+_STAMP = 10**16  # From about four months on a time in ns is one since the epoch.
 _LABELS = {
     "version": "htareport",
     "source": "Folder",
@@ -75,9 +76,19 @@ def entries(report: Report) -> list[Entry]:
     """Return what `meta` holds beside its tables, known things first, unknown ones as they are."""
     known = [name for name in _LABELS if name in report.meta]
     others = [name for name in report.meta if name not in _LABELS and name not in _OWN_TABLES]
-    terms = {name: _LABELS.get(name, name.replace("_", " ").capitalize()) for name in known + others}
-    made = [Entry(term, said(report.meta[name])) for name, term in terms.items()]
+    made = [_entry(name, report.meta[name]) for name in known + others]
     return [entry for entry in made if entry.text]
+
+
+def _entry(name: str, value: Any) -> Entry:
+    term = _LABELS.get(name, name.removesuffix("_ns").replace("_", " ").capitalize())
+    if name == "steps":
+        return Entry(term, _steps(value).removesuffix(" steps"))
+    if name == "devices":
+        return Entry(term, ", ".join(_devices(value)))
+    if name.endswith("_ns") and isinstance(value, int) and abs(value) < _STAMP:
+        return Entry(term, fmt.text(value, Unit.NANOSECONDS))
+    return Entry(term, said(value))
 
 
 def said(value: Any, depth: int = 0) -> str:
@@ -86,7 +97,9 @@ def said(value: Any, depth: int = 0) -> str:
         return "–" if depth else ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, (int, float)):
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
         return fmt.text(value, Unit.COUNT)
     if isinstance(value, Mapping):
         parts = [f"{name}: {said(item, depth + 1)}" for name, item in list(value.items())[:_MOST_ITEMS]]

@@ -15,17 +15,19 @@ from typing import Any
 import orjson
 from markupsafe import Markup
 
-from htareport.render import about, bundle, palette, plotly, prose, tables
+from htareport.codec import column_values
+from htareport.render import about, bundle, names, palette, plotly, prose, tables
 from htareport.render.environment import environment, source
 from htareport.render.picture import picture
 from htareport.render.svg import WIDTH, draw
-from htareport.report import Chart, Column, Fact, Finding, Mark, Report, Section, Status
+from htareport.report import Chart, Column, Fact, Finding, Mark, Report, Section, Status, Unit
 
 LIMIT = 2_500_000  # Bytes of the whole file.
 WIDE = 1064
 _MOST_CARDS = 8
 _LEAST_MARKS = 2  # A figure with fewer has nothing to zoom into.
 _MOST_FILES = 200
+_LONG_NAME = 40
 # Rows as markup, tried in this order; only then rows as data are left out, then the rest of the steps.
 _ROOMY, _TIGHT = (50, 30, 20), (20, 10, 5)
 _EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"  # Plotly adds an empty <style> and fills it.
@@ -150,12 +152,20 @@ def slug(text: str) -> str:
 
 def _part(section: Section) -> Part:
     charts = section.charts
-    wide = [chart.mark is Mark.TIMELINE for chart in charts]
+    wide = [_needs_width(chart) for chart in charts]
     narrow = [i for i, is_wide in enumerate(wide) if not is_wide]
     if len(narrow) % 2:  # Nobody beside it.
         wide[narrow[-1]] = True
     figures = tuple(_figure(section, chart, is_wide=is_wide) for chart, is_wide in zip(charts, wide, strict=True))
     return Part(section, f"section-{slug(section.name)}", prose.split_help(section.help), figures)
+
+
+def _needs_width(chart: Chart) -> bool:
+    """Whether a chart is better alone in its row: time lines, and those with the long names of kernels."""
+    column, unit = (chart.x, chart.x_unit) if chart.mark is Mark.BOX else (chart.y, chart.y_unit)
+    if chart.mark in {Mark.BAR, Mark.BOX, Mark.RANGE} and unit is Unit.NAME and column in chart.frame.columns:
+        return any(len(names.short(str(name))) > _LONG_NAME for name in column_values(chart.frame[column]))
+    return chart.mark is Mark.TIMELINE
 
 
 def _figure(section: Section, chart: Chart, *, is_wide: bool) -> Figure:
@@ -173,8 +183,9 @@ def _chapters(parts: Iterable[Part]) -> list[Chapter]:
 
 
 def cards(sections: Iterable[Section]) -> list[Fact]:
-    """Return the key numbers of all sections that have a value, at most eight."""
-    return [fact for section in sections for fact in section.facts if fact.value is not None][:_MOST_CARDS]
+    """Return the key numbers of all sections that have a value, in their order, at most eight."""
+    facts = (fact for section in sections for fact in section.facts if fact.value is not None)
+    return sorted(facts, key=lambda fact: fact.order)[:_MOST_CARDS]
 
 
 def findings(sections: Iterable[Section]) -> list[Finding]:

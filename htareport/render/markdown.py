@@ -8,11 +8,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from htareport.codec import column_values
 from htareport.render import about, names
 from htareport.render import format as fmt
 from htareport.render.environment import environment
 from htareport.render.html import cards, findings
-from htareport.report import Report, Section, Status, Table, Unit, column_values
+from htareport.report import Report, Section, Status, Table, Unit
 
 LIMIT = 60_000  # Characters; comments on pull requests end at 65,536.
 _ROWS = (10, 5, 3, 0)

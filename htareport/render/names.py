@@ -13,12 +13,12 @@ LONGEST = 64
 HOVER = 200
 _READ = 4096  # What stands behind this is template arguments of arguments.
 _CPP = re.compile(r"^[\w\s:~*&<>,()\[\]{}.\-+=|#/…%']+$")
-_CPP_START = re.compile(r"^(?:void |[\w:]+[<(])")
+_CPP_START = re.compile(r"^(?:void |(?:::)?(?:\w+::)*\w+[<(])")
 _ANONYMOUS = re.compile(r"\((?:anonymous namespace|anonymous)\)::|<unnamed>::|_GLOBAL__N__\w{1,200}?::")
 _QUALIFIER = re.compile(r"^(?:__global__ )?(?:void|static|auto) +")
 _CUTLASS = re.compile(r"^cutlass::(?:device_kernel|Kernel2?)<(?:cutlass_)?(\w{1,400})>")
 _NAMESPACE = re.compile(
-    r"\b(?:at::native|at::cuda|at_cuda_detail|at|c10|cutlass|flash|vllm|std|"
+    r"\b(?:at::native|at::cuda|at_cuda_detail|at|c10|cutlass|pytorch_flash|flash|vllm|std|"
     r"(?:thrust|cub|rocprim|hipcub|ck|ck_tile)(?:::[a-z_]\w{0,60}){0,4})::"
 )
 _FUNCTOR = re.compile(r"\b(\w{0,80}(?:Functor|functor|Func|Op|Ops))\b(?!::)|\b((?:CUDA)?Functor_\w{1,60})")

@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from htareport.codec import column_values
 from htareport.render import format as fmt
 from htareport.render import names, palette
 from htareport.render.format import Scale
 from htareport.render.palette import Color
-from htareport.report import Chart, Mark, Unit, column_values
+from htareport.report import Chart, Mark, Unit
 
 Numbers = list[float | None]
 MOST_POINTS = 1500  # Of one line: more than pixels.
 MOST_MARKS = 3000  # Of a timeline or scatter plot.
+SPREAD = 0.8  # Share of a category's room that its boxes and ranges take.
 _DIGITS = 6
 _NEAR_ZERO = 0.4
 
@@ -93,6 +95,15 @@ class Picture:
     def has_legend(self) -> bool:
         """Whether series need naming."""
         return len(self.series) > 1
+
+    @property
+    def lanes(self) -> list[float]:
+        """How far each series stands from the middle of its category: apart only where a category has several."""
+        count = len(self.series)
+        places = [base for series in self.series for base in set(series.base)]
+        if len(places) == len(set(places)):
+            return [0.0] * count
+        return [(k - (count - 1) / 2) * SPREAD / count for k in range(count)]
 
     @property
     def has_steps(self) -> bool:

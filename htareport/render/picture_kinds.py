@@ -117,14 +117,18 @@ def area(chart: Chart, rows: Rows) -> Picture:
 
 
 def histogram(chart: Chart, rows: Rows) -> Picture:
-    """Counts over bins from x to x2."""
+    """Counts over bins from x to x2, series stacked."""
     left, right = rows.numbers("x"), rows.numbers("x2")
     if chart.log_x:  # A bin from zero starts a tenth below the first edge that can be shown.
         least = min((v for v in [*left, *right] if v is not None and v > 0), default=1.0)
         left = [None if v is None else v if v > 0 else least / 2 for v in left]
     base, _ = _number_axis(chart, left, right)
     values = rows.numbers("y")
-    axis = value_axis(chart.y_label, chart.y_unit, *span(values), (), zero=True)
+    piles = dict[float, float]()
+    for edge, value in zip(left, values, strict=True):
+        if edge is not None:
+            piles[edge] = piles.get(edge, 0.0) + (value or 0.0)
+    axis = value_axis(chart.y_label, chart.y_unit, *span(piles.values(), [0.0]), (), zero=True)
     labels = [
         f"{fmt.text(a, chart.x_unit)} to {fmt.text(b, chart.x_unit)}"
         for a, b in zip(rows.raw("x"), rows.raw("x2"), strict=True)

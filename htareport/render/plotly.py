@@ -60,7 +60,7 @@ def _layout(made: Picture, room: float) -> dict[str, Any]:
     upright = made.value if is_map or not made.horizontal else made.base
     level = made.value if made.horizontal else made.base
     rows = len(upright.labels)
-    per_row = _ROW * (1 + 0.4 * (len(made.series) - 1)) if made.chart.mark in {Mark.BOX, Mark.RANGE} else _ROW
+    per_row = _ROW * max(1.0, 0.6 * len(set(made.lanes))) if made.chart.mark in {Mark.BOX, Mark.RANGE} else _ROW
     height = min(max(100 + per_row * rows, 150), _MOST) if rows and not is_map else 330 if is_map else _LEAST + 30
     return {
         "height": round(height),
@@ -77,7 +77,7 @@ def _layout(made: Picture, room: float) -> dict[str, Any]:
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
         "showlegend": False,  # The page has its own, which wraps and can be reached by keyboard.
-        "barmode": {Mark.STACKED_BAR: "relative"}.get(made.chart.mark, "overlay"),
+        "barmode": {Mark.STACKED_BAR: "relative", Mark.HISTOGRAM: "stack"}.get(made.chart.mark, "overlay"),
         "boxmode": "group",
         "bargap": 0.24 if made.horizontal else 0.14,
         "xaxis": _axis(_with_room(made, level), 80, _LEVEL),
@@ -120,11 +120,9 @@ def _axis(axis: Axis, room: float, length: float, *, upright: bool = False, reve
         return result | {"tickmode": "array", "tickvals": [place for place, _ in ticks],
                          "ticktext": [label for _, label in ticks]}  # fmt: skip
     result |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
-    if axis.unit in {Unit.ID, Unit.COUNT}:
-        result["tickformat"] = "d" if axis.unit is Unit.ID else ",.10~g"
-        if axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:  # No ticks between whole numbers.
-            result["dtick"] = 1
-    return result
+    if axis.unit in {Unit.ID, Unit.COUNT} and axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:
+        result["dtick"] = 1  # No ticks between whole numbers.
+    return result | {"tickformat": "d" if axis.unit is Unit.ID else ",.10~g"}
 
 
 def _reference_lines(made: Picture) -> dict[str, Any]:
@@ -134,8 +132,10 @@ def _reference_lines(made: Picture) -> dict[str, Any]:
     axis = made.base if made.lines_on_base else made.value
     for value, label in made.lines:
         place = math.log10(value) if axis.log and value > 0 else value
-        shapes.append({"type": "line", f"{along}0": value, f"{along}1": value, f"{across}0": 0, f"{across}1": 1,
-                       f"{across}ref": "paper", "line": {"dash": "dash", "color": WORST.light, "width": 1.2}})  # fmt: skip
-        notes.append({"text": safe(label), "showarrow": False, along: place, across: 1, f"{across}ref": "paper",
-                      "xanchor": "center" if upright else "right", "yanchor": "bottom"})  # fmt: skip
+        shape = {f"{along}0": value, f"{along}1": value, f"{across}0": 0, f"{across}1": 1, f"{across}ref": "paper"}
+        shapes.append({"type": "line", **shape, "line": {"dash": "dash", "color": WORST.light, "width": 1.2}})
+        anchor = {"xanchor": "center" if upright else "right", "yanchor": "bottom"}
+        notes.append(
+            {"text": safe(label), "showarrow": False, along: place, across: 1, f"{across}ref": "paper", **anchor}
+        )
     return {"shapes": shapes, "annotations": notes} if shapes else {}

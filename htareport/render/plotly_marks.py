@@ -74,15 +74,10 @@ def _stacks(made: Picture) -> list[Trace]:
     return [_bar_like(made, one, **({"width": 0.72} if few else {})) for one in made.series]
 
 
-def _offset(made: Picture, k: int) -> float:
-    count = len(made.series)
-    return (k - (count - 1) / 2) * 0.8 / count
-
-
 def _ranges(made: Picture) -> list[Trace]:
     result = list[Trace]()
-    for k, one in enumerate(made.series):
-        base = [None if place is None else place + _offset(made, k) for place in one.base]
+    for shift, one in zip(made.lanes, made.series, strict=True):
+        base = [None if place is None else place + shift for place in one.base]
         low, high = one.extra.get("low", one.value), one.extra.get("high", one.value)
         reach = {
             "type": "data", "symmetric": False, "thickness": 1.4, "width": 4,
@@ -101,7 +96,7 @@ def _distance(low: float | None, high: float | None) -> float:
 def _boxes(made: Picture) -> list[Trace]:
     """Boxes from their quartiles; Plotly draws its own hover for them, with the numbers of the axis."""
     result = list[Trace]()
-    for k, one in enumerate(made.series):
+    for shift, one in zip(made.lanes, made.series, strict=True):
         keep = [i for i, value in enumerate(one.value) if value is not None]
         part = one.reordered(keep)
         ends = {name: part.extra.get(name, part.value) for name in ("low", "q1", "q3", "high")}
@@ -110,9 +105,9 @@ def _boxes(made: Picture) -> list[Trace]:
             for name, column in ends.items()
         }
         result.append({
-            "type": "box", "orientation": "h", **_named(one), "y": [(p or 0.0) + _offset(made, k) for p in part.base],
+            "type": "box", "orientation": "h", **_named(one), "y": [(p or 0.0) + shift for p in part.base],
             "median": part.value, "q1": whole["q1"], "q3": whole["q3"], "lowerfence": whole["low"],
-            "upperfence": whole["high"], "width": 0.6 / len(made.series),
+            "upperfence": whole["high"], "width": 0.6 / max(len(set(made.lanes)), 1),
             "line": {"color": one.color.line, "width": 1.4}, "hoverinfo": "x",
         })  # fmt: skip
     return result
@@ -180,10 +175,12 @@ def _histogram(made: Picture) -> list[Trace]:
         keep = [i for i, place in enumerate(one.base) if place is not None and one.extra["end"][i] is not None]
         part = one.reordered(keep)
         edges = [(a or 0.0, b or 0.0) for a, b in zip(part.base, part.extra["end"], strict=True)]
-        result.append({"type": "bar", **_named(one), **_hover(part), "y": part.value,
-                       "x": [float(f"{(a + b) / 2:.9g}") for a, b in edges],
-                       "width": [float(f"{max(b - a, 0.0) * 0.96:.6g}") for a, b in edges],
-                       "marker": {"color": one.color.light, "opacity": 0.6 if len(made.series) > 1 else 1}})  # fmt: skip
+        result.append({
+            "type": "bar", **_named(one), **_hover(part), "y": part.value,
+            "x": [float(f"{(a + b) / 2:.9g}") for a, b in edges],
+            "width": [float(f"{max(b - a, 0.0) * 0.96:.6g}") for a, b in edges],
+            "marker": {"color": one.color.light},
+        })  # fmt: skip
     return result
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 from htareport.render import svg_marks
 from htareport.render.palette import WORST
-from htareport.render.picture import Picture, picture
+from htareport.render.picture import Axis, Picture, picture
 from htareport.render.svg_parts import (
     FONT_SIZE,
     FONTS,
@@ -118,7 +119,7 @@ def _height(canvas: Canvas) -> float:
         return _HEIGHT
     per_row = _ROW
     if made.chart.mark in {Mark.BOX, Mark.RANGE}:
-        per_row *= max(1.0, 0.6 * len(made.series))
+        per_row *= max(1.0, 0.6 * len(set(made.lanes)))
     elif made.chart.mark is Mark.TIMELINE or len(made.base.labels) < _FEW_ROWS:
         per_row *= 1.4
     return min(max(margins + per_row * len(made.base.labels), margins + 40), _MOST_HEIGHT)
@@ -195,29 +196,47 @@ def _titles(canvas: Canvas) -> None:
 
 
 def _reference_lines(canvas: Canvas) -> None:
-    """Dashed lines with their labels: at the right above a level line, on top of an upright one."""
+    """Dashed lines with their labels, none where they would touch."""
     made = canvas.picture
-    upright = made.horizontal or made.lines_on_base
     axis = made.base if made.lines_on_base else made.value
-    taken = -1e9
+    taken = -math.inf
     for value, label in sorted(made.lines):
-        if not axis.low <= value <= axis.high:
-            continue
-        if upright:
-            x = canvas.across(axis, value)
-            canvas.path(f"M{num(x)} {num(canvas.top)}v{num(canvas.plot_height)}", _dashes())
-            width = text_width(label)
-            left = min(max(x - width / 2, 2), canvas.width - width - 2)
-            if left > taken + 6:
-                canvas.text(left, canvas.top - 5, label)
-                taken = left + width
-            continue
-        y = canvas.down(axis, value)
-        canvas.path(f"M{num(canvas.left)} {num(y)}h{num(canvas.plot_width)}", _dashes())
-        if abs(y - taken) > FONT_SIZE + 2:
-            shown = fitted(label, canvas.plot_width)
-            canvas.text(canvas.left + canvas.plot_width, y - 4, shown, "end")
-            taken = y
+        if axis.low <= value <= axis.high:
+            draw_line = _upright_line if made.horizontal or made.lines_on_base else _level_line
+            taken = draw_line(canvas, axis, value, label, taken)
+
+
+def _upright_line(canvas: Canvas, axis: Axis, value: float, label: str, taken: float) -> float:
+    """Draw a line with its label on top; `taken` is where the last label ended, as is the result."""
+    x, width = canvas.across(axis, value), text_width(label)
+    canvas.path(f"M{num(x)} {num(canvas.top)}v{num(canvas.plot_height)}", _dashes())
+    left = min(max(x - width / 2, 2), canvas.width - width - 2)
+    if left < taken + 6:
+        return taken
+    canvas.text(left, canvas.top - 5, label)
+    return left + width
+
+
+def _level_line(canvas: Canvas, axis: Axis, value: float, label: str, taken: float) -> float:
+    """Draw a line with its label above, at the end with fewer marks; `taken` is the last label's height."""
+    y = canvas.down(axis, value)
+    canvas.path(f"M{num(canvas.left)} {num(y)}h{num(canvas.plot_width)}", _dashes())
+    if abs(y - taken) < FONT_SIZE + 2:
+        return taken
+    shown = fitted(label, canvas.plot_width)
+    left, right, width = canvas.left + 4, canvas.left + canvas.plot_width, text_width(shown)
+    if _marks_near(canvas, left, left + width, y - 8) < _marks_near(canvas, right - width, right, y - 8):
+        canvas.text(left, y - 4, shown)
+    else:
+        canvas.text(right, y - 4, shown, "end")
+    return y
+
+
+def _marks_near(canvas: Canvas, left: float, right: float, y: float) -> int:
+    """Count the points that a label of one line between two pixels at this height would cover."""
+    pairs = (pair for one in canvas.picture.series for pair in zip(one.base, one.value, strict=True))
+    places = (canvas.point(base, value) for base, value in pairs if base is not None and value is not None)
+    return sum(left <= x <= right and abs(place - y) < FONT_SIZE for x, place in places)
 
 
 def _dashes() -> str:

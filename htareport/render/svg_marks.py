@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from htareport.render.palette import viridis
-from htareport.render.picture import Numbers, Picture, Series
+from htareport.render.picture import SPREAD, Numbers, Picture, Series
 from htareport.render.svg_parts import EMPTY, Canvas, box_path, fill, num, stroke
 from htareport.report import Mark
 
@@ -80,10 +80,9 @@ def _stacks(canvas: Canvas) -> None:
 
 
 def _spreads(canvas: Canvas) -> None:
-    count = len(canvas.picture.series)
-    room = 0.8 / count
-    for k, series in enumerate(canvas.picture.series):
-        shift = (k - (count - 1) / 2) * room
+    lanes = canvas.picture.lanes
+    room = SPREAD / len(set(lanes)) if lanes else SPREAD
+    for shift, series in zip(lanes, canvas.picture.series, strict=True):
         half = min(room * 0.4, 9 / canvas.slot)
         whiskers, boxes, middles = list[str](), list[tuple[float, float, float, float]](), list[Point]()
         for i, (base, value) in enumerate(zip(series.base, series.value, strict=True)):
@@ -194,14 +193,14 @@ def _points(canvas: Canvas) -> None:
 
 
 def _histogram(canvas: Canvas) -> None:
-    several = len(canvas.picture.series) > 1
-    for series in canvas.picture.series:
+    for series, pieces in stacked(canvas.picture):
         boxes = list[tuple[float, float, float, float]]()
-        for left, right, value in zip(series.base, series.extra["end"], series.value, strict=True):
-            if left is not None and right is not None and value:
-                x, y, w, h = canvas.box((left, right), (0.0, value))
+        for i, bottom, top in pieces:
+            left, right = series.base[i], series.extra["end"][i]
+            if left is not None and right is not None:
+                x, y, w, h = canvas.box((left, right), (bottom, top))
                 boxes.append((x, y, max(w - (0.8 if w > 4 else 0), 0.3), h))  # noqa: PLR2004  room for a gap
-        canvas.path(box_path(boxes), fill(series.color) + (' fill-opacity=".6"' if several else ""))
+        canvas.path(box_path(boxes), fill(series.color))
 
 
 def _cells(canvas: Canvas) -> None:

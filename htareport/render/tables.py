@@ -9,11 +9,12 @@ from typing import Any
 
 import orjson
 
+from htareport.codec import column_values
 from htareport.render import format as fmt
 from htareport.render import names
 from htareport.render.bundle import pack
 from htareport.render.svg_parts import clean
-from htareport.report import Column, Table, Unit, column_values
+from htareport.report import Column, Table, Unit
 
 LONGEST_NAME = 8192
 STATIC_ROWS = 50

@@ -5,8 +5,12 @@ What a file is is decided by its content, never by its suffix. Nothing here look
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import posixpath
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,22 +18,30 @@ from typing import IO, Any, cast
 
 from htareport.errors import TraceFileError
 
+_inflate: Any
 try:
-    from isal import isal_zlib as zlib  # Three to four times as fast.
+    from isal import isal_zlib as _inflate  # Three to four times as fast.
 except ImportError:  # pragma: no cover  where isal has no wheel
-    import zlib
+    _inflate = zlib
 
 BLOCK = 1 << 20
 _READ = 1 << 18
 _GZIP, _ZIP, _ZSTD = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
+COMPRESSED = (_GZIP, _ZSTD)
 _TAR_MAGIC = slice(257, 262)
+# What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
+# NotImplementedError for one that is encrypted or packed in a way it does not know.
+_DAMAGED = (
+    *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, KeyError, ValueError, OverflowError, RuntimeError),
+)
 
 
 def blocks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes in blocks of about 1 MB.
 
-    `path` may go on inside an archive (`run.zip/rank0.json`). TraceFileError if the compressed data end early or are
-    damaged; OSError if the file cannot be read.
+    `path` may go on inside an archive (`run.zip/rank0.json`); an archive itself stands for the only file in it.
+    TraceFileError if the compressed data end early or are damaged; OSError if the file cannot be read.
     """
     with _opened(path) as file:
         start = file.read(_READ)
@@ -45,69 +57,119 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 def archive_members(path: Path) -> list[Path] | None:
     """Return the files inside a zip or tar (also compressed), as paths below it; None if it is no archive."""
-    with path.open("rb") as file:
-        start = file.read(512)
     try:
-        if start.startswith(_ZIP):
+        with path.open("rb") as file:
+            kind = _archive_kind(file.read(_READ))
+        if kind == "zip":
             with zipfile.ZipFile(path) as archive:
-                return [path / info.filename for info in archive.infolist() if not info.is_dir()]
-        if start[_TAR_MAGIC] == b"ustar" or (start.startswith(_GZIP) and _is_compressed_tar(path)):
+                return [path / _clean(info.filename) for info in archive.infolist() if not info.is_dir()]
+        if kind == "tar":
             with tarfile.open(path) as tar:
-                return [path / member.name for member in tar.getmembers() if member.isfile()]
-    except (zipfile.BadZipFile, tarfile.TarError, OSError, EOFError, NotImplementedError) as error:
-        raise TraceFileError(f"damaged archive: {error}") from error
+                return [path / _clean(member.name) for member in tar if member.isfile()]
+    except _DAMAGED as error:
+        raise _damaged(error) from error
     return None
 
 
-def _is_compressed_tar(path: Path) -> bool:
-    """Whether what a gzip file holds begins like a tar; a trace begins like JSON."""
-    try:
-        return next(blocks(path), b"")[_TAR_MAGIC] == b"ustar"
-    except TraceFileError:
-        return False
+def exists(path: Path) -> bool:
+    """Whether there is such a file, or an archive that may hold it."""
+    return path.exists() or archive_of(path) is not None
+
+
+def archive_of(path: Path) -> Path | None:
+    """Return the file within which a path lies that is no file itself; None if there is no such."""
+    return next((each for each in path.parents if each.is_file()), None)
+
+
+def _archive_kind(start: bytes) -> str:
+    """Tell by its first bytes whether a file is a `zip`, a `tar`, or no archive."""
+    if start.startswith(_ZIP):
+        return "zip"
+    if start.startswith(_GZIP):
+        try:
+            start = _inflate.decompressobj(31).decompress(start, 512)
+        except _inflate.error:
+            return ""
+    return "tar" if start[_TAR_MAGIC] == b"ustar" else ""
+
+
+def _clean(member: str) -> str:
+    """Return the name of a member as a path below its archive: `./rank0.json` and `/rank0.json` are `rank0.json`."""
+    return posixpath.normpath("/" + member).lstrip("/")
+
+
+def _damaged(error: Exception) -> TraceFileError:
+    return TraceFileError(f"damaged archive: {' '.join(str(error).split()) or type(error).__name__}")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    archive = next((each for each in path.parents if each.is_file()), None) if not path.exists() else None
-    if archive is None:
-        with path.open("rb", buffering=0) as raw:
-            yield cast("IO[bytes]", raw)
+    if not path.exists() and (archive := archive_of(path)):
+        with _member(archive, path.relative_to(archive).as_posix()) as inner:
+            yield inner
         return
-    member = path.relative_to(archive).as_posix()
+    with path.open("rb", buffering=0) as raw:
+        kind = _archive_kind(raw.read(_READ))
+        if not kind:
+            raw.seek(0)
+            yield cast("IO[bytes]", raw)
+            return
+    members = archive_members(path) or []
+    if len(members) != 1:
+        raise TraceFileError(f"an archive of {len(members)} files, not one")
+    with _opened(members[0]) as inner:
+        yield inner
+
+
+@contextmanager
+def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
+    """A file inside an archive, decompressed as it is read."""
     with archive.open("rb") as peek:
         is_zip = peek.read(4) == _ZIP
     try:
         if is_zip:
-            with zipfile.ZipFile(archive) as zipped, zipped.open(member) as inner:
-                yield inner
+            with zipfile.ZipFile(archive) as zipped:
+                found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
+                with zipped.open(found) as inner:
+                    yield inner
         else:
-            with tarfile.open(archive) as tar:
+            with tarfile.open(archive) as tar:  # Member by member: a compressed tar is read up to this one, once.
+                member = next((each for each in tar if each.isfile() and _clean(each.name) == name), None)
+                if member is None:
+                    raise TraceFileError(f"no {name} in {archive.name}")
                 yield cast("IO[bytes]", tar.extractfile(member))
-    except (zipfile.BadZipFile, tarfile.TarError, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise TraceFileError(f"damaged archive: {error}") from error
+    except _DAMAGED as error:
+        raise _damaged(error) from error
 
 
 def _gunzipped(file: IO[bytes], data: bytes) -> Iterator[bytes]:
     """All members of a gzip stream, one after the other; zero bytes behind them are padding."""
-    given, decompressor = 0, zlib.decompressobj(31)
+    given, decompressor = 0, _inflate.decompressobj(31)
     while True:
         try:
             out = decompressor.decompress(data, BLOCK)
-        except zlib.error as error:
+        except _inflate.error as error:
             raise TraceFileError(f"the gzip data are damaged behind byte {given} of the content: {error}") from error
         if out:
             given += len(out)
             yield out
         if decompressor.eof:
-            data = (decompressor.unused_data or file.read(_READ)).lstrip(b"\0")
+            data = _behind_padding(file, decompressor.unused_data)
             if not data.startswith(_GZIP):
                 return
-            decompressor = zlib.decompressobj(31)
+            decompressor = _inflate.decompressobj(31)
             continue
         data = decompressor.unconsumed_tail or file.read(_READ)
-        if not data:
+        if not data and not out:
             raise TraceFileError(f"the gzip data end early, at byte {given} of the content")
+
+
+def _behind_padding(file: IO[bytes], data: bytes) -> bytes:
+    """What follows a gzip member, from its first byte that is not zero on; enough to tell what it is."""
+    data = data.lstrip(b"\0")
+    while len(data) < len(_GZIP) and (more := file.read(_READ)):
+        data = (data + more).lstrip(b"\0")
+    return data
 
 
 def _unzstd(file: IO[bytes], start: bytes) -> Iterator[bytes]:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from htareport.algorithms.decimals import MISSING
 from htareport.errors import TraceFileError
 from htareport.trace import classify, metadata
 from htareport.trace.decode import Reader
 from htareport.trace.load import read_file
-
-Columns: TypeAlias = dict[str, NDArray[Any]]
+from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
+_MOST_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Capture:
     """One file of a rank."""
 
     name: str
-    size: int
+    size: int  # On disk; 0 inside an archive.
     meta: Mapping[str, Any]
     base_ns: int = 0
     first_ns: int | None = None  # Earliest start and latest end of its complete events.
@@ -42,7 +42,8 @@ class Loaded:
     """Columns by category over all captures of a rank, and what their codes mean.
 
     Columns: ts, dur (int64 ns, base time added), name (code of `strings`), thread (code of `threads`: pid, tid),
-    capture (number), for device rows lane (code of `lanes`: device, stream) and kind, then those of the category.
+    capture (number), for device rows lane (code of `lanes`: device, stream, each pair once) and kind, then those of
+    the category. `counts` also has the events that became no rows, by category or phase.
     """
 
     tables: dict[str, Columns]
@@ -62,212 +63,179 @@ def load_rank(paths: tuple[Path, ...]) -> Loaded:
 
     A file that overlaps in time with one before it is not used, and named.
     """
-    reader, builder = Reader(), _Builder()
-    for path in paths:
+    reader, rank = Reader(), _Rank()
+    for path in sorted(paths, key=lambda each: (each.name, str(each))):
         try:
-            builder.add(path, reader)
+            rank.add(_File(path, reader))
         except TraceFileError as error:
-            builder.problems.append((path.name, str(error)))
+            rank.problems.append((path.name, str(error)))
         except OSError as error:
-            builder.problems.append((path.name, error.strerror or str(error)))
-        else:
-            continue
-        if len(paths) == 1:
-            raise TraceFileError(builder.problems[0][1])
-        reader = builder.discard(reader)
-    if not builder.captures:
-        raise TraceFileError("; ".join(f"{name}: {reason}" for name, reason in builder.problems))
-    return builder.build(reader)
+            rank.problems.append((path.name, error.strerror or str(error)))
+    if not rank.files:
+        reasons = (reason if len(paths) == 1 else f"{name}: {reason}" for name, reason in rank.problems)
+        raise TraceFileError("; ".join(reasons) or "no file was given")
+    reader.begin()
+    return rank.loaded(reader)
 
 
-class _Builder:
-    """Collects the captures of a rank, each as a stretch of rows of the reader's tables."""
+class _File:
+    """What is read from one file."""
 
-    def __init__(self) -> None:
-        self.captures: list[Capture] = []
-        self.parts: list[dict[str, Columns]] = []
-        self.collectives: list[dict[str, Columns]] = []
-        self.problems: list[tuple[str, str]] = []
-        self.warnings: list[str] = []
-        self.set_aside: list[tuple[str, Counter[str]]] = []
-        self.device_categories: set[str] = set()
-
-    def discard(self, reader: Reader) -> Reader:
-        """Drop the tables of a file that failed halfway, and keep what the codes mean."""
-        fresh = Reader()
-        fresh.strings, fresh.threads, fresh.lanes = reader.strings, reader.threads, reader.lanes
-        fresh.counts = reader.counts
-        return fresh
-
-    def add(self, path: Path, reader: Reader) -> None:
-        """Read a file and take its rows over from the reader."""
-        reader.tables.clear()
-        reader.collectives.clear()
-        reader.metadata.clear()
+    def __init__(self, path: Path, reader: Reader) -> None:
+        reader.begin()
         content = read_file(path, reader)
-        meta = content.metadata
-        capture = Capture(path.name, path.stat().st_size if path.exists() else 0, meta)
-        capture.base_ns = metadata.as_int(meta.get("baseTimeNanoseconds")) or 0
-        capture.devices = metadata.device_names(meta)
-        capture.processes = metadata.process_names(reader.metadata)
-        tables = {category: table.arrays() for category, table in reader.tables.items()}
-        collectives = {
-            category: {"row": np.array(rows, np.int64)} | {k: v for k, v in table.arrays().items() if k in table.columns}
-            for category, (rows, table) in reader.collectives.items()
-        }
-        strings = list(reader.strings)
-        device_categories = self._keep_device_rows(tables, collectives, capture, reader, strings)
-        set_aside = self._set_times_straight(tables, collectives, capture, device_categories)
-        other = next((each for each in self.captures if _overlap(each, capture)), None)
-        if other:
-            self.problems.append((path.name, f"overlaps in time with {other.name} of the same rank; not used"))
-            return
-        if content.repairs:
-            what = ", ".join(f"{count} {slip}" for slip, count in sorted(content.repairs.items()))
-            self.warnings.append(f"{path.name}: repaired: {what}")
-        if set_aside:
-            what = ", ".join(f"{count} {reason}" for reason, count in sorted(set_aside.items()))
-            self.warnings.append(f"{path.name}: events with impossible times set aside: {what}")
-        for columns in tables.values():
-            columns["capture"] = np.full(len(columns["ts"]), len(self.captures), np.int16)
-        self.device_categories |= device_categories
-        self.captures.append(capture)
-        self.parts.append(tables)
-        self.collectives.append(collectives)
+        self.warnings: list[str] = []
+        self.counts = reader.counts
+        size = path.stat().st_size if path.exists() else 0
+        self.capture = Capture(path.name, size, content.metadata, processes=reader.processes)
+        self.capture.base_ns = self._base_time()
+        self.capture.devices = metadata.device_names(content.metadata)
+        self.rows = Rows(reader)
+        self.device_categories = self._tell_device_rows(reader)
+        set_aside = self._set_times_straight()
+        for what, counts in (("repaired", content.repairs), ("events with impossible times set aside", set_aside)):
+            if counts:
+                listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+                self.warnings.append(f"{path.name}: {what}: {listed}")
 
-    def _keep_device_rows(
-        self,
-        tables: dict[str, Columns],
-        collectives: dict[str, Columns],
-        capture: Capture,
-        reader: Reader,
-        strings: list[str],
-    ) -> set[str]:
-        """Class the rows of the device's categories; rows that are no work become host rows."""
+    def _base_time(self) -> int:
+        written = self.capture.meta.get("baseTimeNanoseconds")
+        base = metadata.as_int(written)
+        if written is not None and (base is None or abs(base) > _MOST_NS):
+            self.warnings.append(f"{self.capture.name}: its baseTimeNanoseconds is no time and counts as 0")
+            return 0
+        return base or 0
+
+    def _tell_device_rows(self, reader: Reader) -> set[str]:
+        """Class the rows of the device's categories; those that are no work become host rows."""
+        tables, categories = self.rows.tables, set[str]()
         if "" in tables:  # Rows without a category: those of an NPU are device work, others are not.
-            npu = {pid for pid, name in capture.processes.items() if name == classify.NPU_PROCESS}
+            npu = {pid for pid, name in self.capture.processes.items() if name == classify.NPU_PROCESS}
             on_npu = np.array([pid in npu for pid, _ in reader.threads], np.bool_)
-            _move(tables, "", on_npu[tables[""]["thread"]], "NPU")
-        categories = {c for c in tables if c in classify.KERNEL_CATEGORIES | classify.COPY_CATEGORIES or c == "NPU"}
-        for category in sorted(categories):
-            columns = tables[category]
-            codes, inverse = np.unique(columns["name"], return_inverse=True)
-            names = [strings[code] for code in codes.tolist()]
-            if category in classify.COPY_CATEGORIES:
-                columns["kind"] = np.full(len(inverse), classify.MEMORY, np.int8)
-                continue
-            kinds = classify.kinds_of_names(names)[inverse]
-            if category in collectives:
-                kinds[collectives[category]["row"]] = classify.COMM
-            columns["kind"] = kinds
-            idle = classify.no_work(names)[inverse]
-            if idle.any():
-                _drop(tables, collectives, category, ~idle)
-        if "" in tables:
+            categories = {self.rows.move("", on_npu[tables[""]["thread"]], classify.NPU_PROCESS)}
             tables[""].pop("lane")
+        categories |= classify.KERNEL_CATEGORIES | classify.COPY_CATEGORIES
+        categories &= set(tables)
+        strings = list(reader.strings)
+        for category in sorted(categories):
+            if category in classify.COPY_CATEGORIES:
+                tables[category]["kind"] = np.full(len(tables[category]["ts"]), classify.MEMORY, np.int8)
+                continue
+            codes, inverse = np.unique(tables[category]["name"], return_inverse=True)
+            names = [strings[code] for code in codes.tolist()]
+            idle = self.rows.move(category, classify.no_work(names)[inverse], f"{category} (no work)")
+            tables.get(idle, {}).pop("lane", None)
+            kinds = np.zeros(len(strings), np.int8)
+            kinds[codes] = classify.kinds_of_names(names)
+            columns = tables[category]
+            columns["kind"] = kinds[columns["name"]]
+            if category in self.rows.collectives:
+                columns["kind"][self.rows.collectives[category]["row"]] = classify.COMM
         return categories
 
-    def _set_times_straight(
-        self,
-        tables: dict[str, Columns],
-        collectives: dict[str, Columns],
-        capture: Capture,
-        device_categories: set[str],
-    ) -> Counter[str]:
-        """Drop rows without times, set impossible ones aside, add the base time."""
+    def _set_times_straight(self) -> Counter[str]:
+        """Set rows with impossible times aside, add the base time."""
+        set_aside, tables = Counter[str](), self.rows.tables
         for category, columns in tables.items():
-            complete = (columns["ts"] != MISSING) & (columns["dur"] != MISSING)
-            if not complete.all():
-                _drop(tables, collectives, category, complete)
-        first_stamp = min((int(t["ts"][t["ts"] != 0].min()) for t in tables.values() if (t["ts"] != 0).any()), default=0)
-        set_aside = Counter[str]()
-        for category in list(tables):
-            columns = tables[category]
-            if not len(columns["ts"]):
-                del tables[category]
-                continue
-            kind = "device" if category in device_categories else "host"
+            given = (np.abs(columns["ts"]) <= _MOST_NS) & (columns["dur"] != MISSING) & (columns["ts"] != MISSING)
+            self._set_aside(category, {"without a start or duration": ~given}, set_aside)
+        starts = (columns["ts"][columns["ts"] != 0] for columns in tables.values())
+        first_start = min((int(each.min()) for each in starts if len(each)), default=0)
+        for category, columns in tables.items():
             faults = {
-                f"{kind} events ending before they start": columns["dur"] < 0,
-                f"{kind} events longer than seven days": columns["dur"] > _WEEK_NS,
-                f"{kind} events at time 0": (columns["ts"] == 0) & (first_stamp > _HOUR_NS),
+                "ending before they start": columns["dur"] < 0,
+                "longer than seven days": columns["dur"] > _WEEK_NS,
+                "at time 0": (columns["ts"] == 0) & (first_start > _HOUR_NS),
             }
-            bad = np.zeros(len(columns["ts"]), np.bool_)
-            for reason, rows in faults.items():
-                set_aside[reason] += int((rows & ~bad).sum())
-                bad |= rows
-            if bad.any():
-                _drop(tables, collectives, category, ~bad)
-            columns = tables[category]
-            if capture.base_ns:
-                columns["ts"] += capture.base_ns
-            if len(columns["ts"]):
-                first, last = int(columns["ts"].min()), int((columns["ts"] + columns["dur"]).max())
-                capture.first_ns = first if capture.first_ns is None else min(first, capture.first_ns)
-                capture.last_ns = last if capture.last_ns is None else max(last, capture.last_ns)
-        return +set_aside
+            self._set_aside(category, faults, set_aside)
+        self.rows.tables = {category: columns for category, columns in tables.items() if len(columns["ts"])}
+        for columns in self.rows.tables.values():
+            columns["ts"] += self.capture.base_ns
+        firsts = [int(columns["ts"].min()) for columns in self.rows.tables.values()]
+        lasts = [int((columns["ts"] + columns["dur"]).max()) for columns in self.rows.tables.values()]
+        self.capture.first_ns, self.capture.last_ns = min(firsts, default=None), max(lasts, default=None)
+        return set_aside
 
-    def build(self, reader: Reader) -> Loaded:
+    def _set_aside(self, category: str, faults: Mapping[str, Any], counts: Counter[str]) -> None:
+        """Drop the rows of a category that have a fault; each is counted under its first."""
+        kind = "device" if category in self.device_categories else "host"
+        bad = np.zeros(len(self.rows.tables[category]["ts"]), np.bool_)
+        for reason, rows in faults.items():
+            if (new := rows & ~bad).any():
+                counts[f"{kind} events {reason}"] += int(new.sum())
+                bad |= new
+        if bad.any():
+            self.rows.keep(category, ~bad)
+
+
+class _Rank:
+    """Collects the files of a rank."""
+
+    def __init__(self) -> None:
+        self.files: list[_File] = []
+        self.problems: list[tuple[str, str]] = []
+
+    def add(self, file: _File) -> None:
+        """Take a file, unless it overlaps with one before it."""
+        capture = file.capture
+        other = next((each.capture.name for each in self.files if _overlap(each.capture, capture)), None)
+        if other is None:
+            self.files.append(file)
+        else:
+            self.problems.append((capture.name, f"overlaps in time with {other} of the same rank; not used"))
+
+    def loaded(self, reader: Reader) -> Loaded:
         """Join the captures, in order of time."""
-        order = sorted(range(len(self.captures)), key=lambda n: (self.captures[n].first_ns or 0, n))
-        captures = tuple(self.captures[n] for n in order)
-        for number, position in enumerate(order):
-            for columns in self.parts[position].values():
-                columns["capture"][:] = number
-        categories = sorted({category for part in self.parts for category in part})
+        files = sorted(self.files, key=lambda file: file.capture.first_ns or 0)
+        lanes = [lane_of(written) for written in reader.lanes]
+        numbers = {lane: number for number, lane in enumerate(dict.fromkeys(lanes))}
+        lane_numbers = np.array([numbers[lane] for lane in lanes], np.int32)
+        for number, file in enumerate(files):
+            for columns in file.rows.tables.values():
+                columns["capture"] = np.full(len(columns["ts"]), number, np.int16)
+                if "lane" in columns:
+                    columns["lane"] = lane_numbers[columns["lane"]]
         tables, collectives = dict[str, Columns](), dict[str, Columns]()
-        for category in categories:
-            parts = [self.parts[n][category] for n in order if category in self.parts[n]]
-            tables[category] = {key: np.concatenate([p[key] for p in parts]) for key in parts[0]} if parts[1:] else parts[0]
-            offset, found = 0, []
-            for n in order:
-                if category in self.collectives[n]:
-                    columns = self.collectives[n][category]
-                    found.append(columns | {"row": columns["row"] + offset})
-                offset += len(self.parts[n][category]["ts"]) if category in self.parts[n] else 0
+        for category in sorted({category for file in files for category in file.rows.tables}):
+            parts = [file.rows for file in files if category in file.rows.tables]
+            offsets = np.cumsum([0, *(len(rows.tables[category]["ts"]) for rows in parts)])
+            tables[category] = _joined([rows.tables[category] for rows in parts])
+            found = [
+                rows.collectives[category] | {"row": rows.collectives[category]["row"] + offset}
+                for rows, offset in zip(parts, offsets, strict=False)  # One offset more: the length of all.
+                if category in rows.collectives
+            ]
             if found:
-                collectives[category] = {key: np.concatenate([p[key] for p in found]) for key in found[0]}
-        warnings = (*self.warnings, *_differences(captures))
+                collectives[category] = _joined(found)
+        captures = tuple(file.capture for file in files)
         return Loaded(
             tables,
             collectives,
-            list(reader.strings),
-            list(reader.threads),
-            [lane_of(written) for written in reader.lanes],
-            captures,
-            dict(reader.counts),
-            frozenset(self.device_categories),
-            warnings,
-            tuple(self.problems),
+            strings=list(reader.strings),
+            threads=list(reader.threads),
+            lanes=list(numbers),
+            captures=captures,
+            counts=sum((file.counts for file in files), Counter[str]()),
+            device_categories=frozenset().union(*(file.device_categories for file in files)),
+            warnings=(*(warning for file in self.files for warning in file.warnings), *_differences(captures)),
+            problems=tuple(self.problems),
         )
 
 
-def lane_of(written: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Device and stream of a device row: its arguments, else its process and thread id."""
+def _joined(parts: list[Columns]) -> Columns:
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts[1:] else parts[0]
+
+
+def lane_of(written: tuple[Any, ...]) -> tuple[int | str, int | str]:
+    """Device and stream of a device row: its arguments, else its process and thread id; text where it is no number."""
     device, stream, queue, stream_id, pid, tid = written
     chosen = next((value for value in (stream, queue, stream_id) if value is not None), tid)
-    return tuple(value if (number := metadata.as_int(value)) is None else number for value in (
-        pid if device is None else device, chosen))  # type: ignore[return-value]  # fmt: skip
+    return _number_or_text(pid if device is None else device), _number_or_text(chosen)
 
 
-def _move(tables: dict[str, Columns], source: str, rows: NDArray[np.bool_], target: str) -> None:
-    moved = {key: values[rows] for key, values in tables[source].items()}
-    tables[source] = {key: values[~rows] for key, values in tables[source].items()}
-    if rows.any():
-        tables[target] = moved
-
-
-def _drop(
-    tables: dict[str, Columns], collectives: dict[str, Columns], category: str, keep: NDArray[np.bool_]
-) -> None:
-    """Keep some rows of a category, and of its collectives."""
-    tables[category] = {key: values[keep] for key, values in tables[category].items()}
-    if category in collectives:
-        columns = collectives[category]
-        kept = keep[columns["row"]]
-        position = np.cumsum(keep) - 1
-        collectives[category] = {key: values[kept] for key, values in columns.items()}
-        collectives[category]["row"] = position[columns["row"][kept]]
+def _number_or_text(value: Any) -> int | str:
+    number = metadata.as_int(value)
+    return str(value) if number is None else number
 
 
 def _overlap(one: Capture, other: Capture) -> bool:
@@ -279,7 +247,7 @@ def _overlap(one: Capture, other: Capture) -> bool:
 def _differences(captures: tuple[Capture, ...]) -> list[str]:
     """Warnings about files of one rank that look like two runs."""
     warnings = []
-    for one, other in zip(captures, captures[1:], strict=False):
+    for one, other in pairwise(captures):
         reasons = []
         if one.last_ns is not None and other.first_ns is not None and other.first_ns - one.last_ns > _HOUR_NS:
             reasons.append(f"are {(other.first_ns - one.last_ns) / _HOUR_NS:.1f} hours apart")
@@ -290,5 +258,6 @@ def _differences(captures: tuple[Capture, ...]) -> list[str]:
         if bool(one.base_ns) != bool(other.base_ns):
             reasons.append("count time from different bases")
         if reasons:
-            warnings.append(f"{one.name} and {other.name}, taken as captures of one rank, {' and '.join(reasons)}: two runs?")
+            files = f"{one.name} and {other.name}, taken as captures of one rank,"
+            warnings.append(f"{files} {' and '.join(reasons)}: two runs?")
     return warnings

@@ -1,6 +1,6 @@
-"""What is device work, and of which class. Category first, then the kernel's own arguments, then its name.
+r"""What is device work, and of which class. Category first, then the kernel's own arguments, then its name.
 
-The tables are public, so that users can add patterns: `COMMUNICATION_NAMES.append(r"\\bmy_allreduce")`.
+The tables are public, so that users can add patterns: `COMMUNICATION_NAMES.append(r"\bmy_allreduce")`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NO_WORK_NAMES = [
     r"^(?:EVENT|NOTIFY)_(?:RECORD|WAIT)(?:_SQE)?$",  # Ascend
 ]
 _RUNTIME = re.compile(r"runtime|driver", re.IGNORECASE)
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})(?!\d)", re.ASCII)  # A number within 31 bits.
 
 
 def is_runtime(category: str) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from htareport.algorithms.decimals import MISSING, thousandths
+from htareport.algorithms.decimals import MISSING, SEPARATOR, thousandths
 
 NONE = -1  # What stands for a missing integer.
 NO_TEXT = msgspec.Raw(b"")
@@ -47,8 +47,8 @@ class Times:
     def extend(self, tokens: Sequence[Any]) -> None:
         """Append JSON number texts (msgspec.Raw)."""
         if self._text:
-            self._text += b","
-        self._text += b",".join(tokens)
+            self._text += SEPARATOR
+        self._text += SEPARATOR.join(tokens)
         if not self._text:  # A single token without text would look like nothing pending.
             self.values.append(MISSING)
         elif len(self._text) > _FLUSH:
@@ -84,15 +84,15 @@ class Table:
     def __len__(self) -> int:
         return len(self.name)
 
-    def arrays(self, start: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the columns from a row on as writable numpy arrays over the same memory."""
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the columns as writable numpy arrays over the same memory."""
         self.ts.flush()
         self.dur.flush()
         columns = {"ts": self.ts.values, "dur": self.dur.values, "name": self.name, "thread": self.thread}
         if self.on_device:
             columns["lane"] = self.lane
         columns |= self.columns
-        return {name: np.frombuffer(values, values.typecode)[start:] for name, values in columns.items()}
+        return {name: np.frombuffer(values, values.typecode) for name, values in columns.items()}
 
     def extend_args(self, args: Sequence[Any], strings: Codes) -> None:
         """Append one row of arguments per event; `args` have an attribute per column."""
@@ -117,7 +117,7 @@ def declare(args: Iterable[Arg]) -> None:
 
 
 def extend_numbers(column: array[Any], values: list[Any]) -> None:
-    """Append numbers; what is none (text, null, out of range) becomes -1 or nan."""
+    """Append numbers; what is none (text, null, a fraction among integers, out of range) becomes -1 or nan."""
     length = len(column)
     try:
         column.extend(values)
@@ -129,10 +129,22 @@ def extend_numbers(column: array[Any], values: list[Any]) -> None:
 
 def _as_int(value: Any) -> int:
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value)
-    except (TypeError, ValueError, OverflowError):
+        number = int(value)
+    except ValueError:
+        number = _from_base(value)
+    except (TypeError, OverflowError):
+        return NONE
+    if isinstance(value, float) and number != value:
         return NONE
     return number if -(2**63) <= number < 2**63 else NONE
+
+
+def _from_base(value: Any) -> int:
+    """An integer written as 0x1f, -1 for anything else."""
+    try:
+        return int(value, 0)
+    except (TypeError, ValueError):
+        return NONE
 
 
 def _as_float(value: Any) -> float:

@@ -15,11 +15,13 @@ from typing import Any, Literal, Union
 import msgspec
 
 from htareport.trace.classify import PROFILER_CATEGORY
-from htareport.trace.columns import NO_TEXT, Codes, Table, declare
-from htareport.trace.schema import COLLECTIVE, FAMILIES, LANE_KEYS, Arg, Family, family_of
+from htareport.trace.columns import NO_TEXT, Arg, Codes, Table, declare
+from htareport.trace.schema import COLLECTIVE, FAMILIES, LANE_KEYS, Family, family_of
 
 Buffer = bytes | bytearray | memoryview
 _LONGEST_PAUSE = 6
+_MOST_CATEGORIES = 200  # Beyond them, new ones are one category: a file that has as many means something else by them.
+_OTHER = "other categories"
 _NUMBER = Union[int, float, str, None]  # noqa: UP007  made into a msgspec type at run time
 _TYPES: dict[str, tuple[Any, Any]] = {
     "int": (_NUMBER, -1),
@@ -52,7 +54,11 @@ class _Attributes:
             setattr(self, column, _hashable(given.get(key)))
         for arg in (*family.args, *COLLECTIVE):
             value = given.get(arg.key)
-            setattr(self, arg.column, (msgspec.json.encode(value) if value else b"") if arg.kind == "json" else value)
+            if arg.kind == "json":
+                value = msgspec.json.encode(value) if value else b""
+            elif isinstance(value, bool):  # Which Python would count as 0 and 1.
+                value = None
+            setattr(self, arg.column, value)
 
 
 def _hashable(value: Any) -> Any:
@@ -60,49 +66,67 @@ def _hashable(value: Any) -> Any:
 
 
 class Reader:
-    """Takes chunks of events; holds the columns by category, the metadata rows and the counts."""
+    """Takes chunks of events; holds the columns by category, the names of processes and the counts.
+
+    What codes mean holds for all files that it reads, the rest for the file since `begin`.
+    """
 
     def __init__(self) -> None:
         self.strings = Codes()
         self.threads = Codes()  # (pid, tid)
-        self.lanes = Codes()  # (device, stream, queue, stream id, pid, tid) as written; see model.lane_of
-        self.tables: dict[str, Table] = {}
-        self.collectives: dict[str, tuple[list[int], Table]] = {}  # By category: rows of the table, their arguments.
-        self.counts: Counter[str] = Counter()  # Events by category, or by phase where there is none.
-        self.metadata: list[tuple[str, Any, Any, dict[str, Any]]] = []  # name, pid, tid, args of `M` rows.
+        self.lanes = Codes()  # (device, stream, queue, stream id, pid, tid) as written; see capture.lane_of
         self._structs: dict[str, type[Any]] = {}
         self._empty: dict[str, Any] = {}
-        self._pause = self._misses = 0
+        self._seen: set[str] = set()  # Categories that PyTorch does not write.
         for category, family in FAMILIES.items():
             self._add_struct(category, family)
         self._build()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the events of the file before."""
+        self.tables: dict[str, Table] = {}
+        self.collectives: dict[str, tuple[list[int], Table]] = {}  # By category: rows of the table, their arguments.
+        self.counts: Counter[str] = Counter()  # Events by category, or by phase where there is none.
+        self.processes: dict[Any, str] = {}  # Names, by process id.
+        self.fault = ""  # Why the last chunk was no array of events.
+        self._pause = self._misses = 0
 
     def feed(self, chunk: Buffer) -> bool:
-        """Take a JSON array of events; False if the text is not one."""
-        if self._pause:
-            self._pause -= 1
-        elif self._feed_typed(chunk):
-            self._misses = max(0, self._misses - 1)
-            return True
-        else:  # Files that are all loose do not pay for two attempts each time.
-            self._misses = min(self._misses + 1, _LONGEST_PAUSE)
-            self._pause = (1 << self._misses) - 2
+        """Take a JSON array of events; False if the text is not one, and why stands in `fault` then."""
         try:
-            events = _LOOSE(chunk)
-        except msgspec.ValidationError:  # Something in the array is no object.
-            events = _objects(chunk)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            if not self._pause:
+                try:
+                    events = self._decode_typed(chunk)
+                except msgspec.ValidationError:  # Files that are all loose do not pay for two attempts each time.
+                    self._misses = min(self._misses + 1, _LONGEST_PAUSE)
+                    self._pause = (1 << self._misses) - 2
+                else:
+                    self._store_typed(events)
+                    self._misses = max(0, self._misses - 1)
+                    return True
+            else:
+                self._pause -= 1
+            loose = _objects(chunk)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.fault = str(error)
             return False
-        self._store_loose(events)
+        self._store_loose(loose)
         return True
 
     # --- typed ------------------------------------------------------------------------------
 
     def _add_struct(self, category: str, family: Family) -> None:
         fields: list[Any] = []
-        if family.kept:
-            fields = [("name", str), ("ts", msgspec.Raw), ("dur", msgspec.Raw, NO_TEXT), ("ph", Literal["X"], "X"),
-                      ("pid", Union[int, str], -1), ("tid", Union[int, str], -1)]  # fmt: skip  # noqa: UP007
+        if family.kept:  # In the order in which Kineto writes them, which is the fastest to decode.
+            fields = [
+                ("ph", Literal["X"]),
+                ("name", str),
+                ("pid", Union[int, str], -1),  # noqa: UP007  made into a msgspec type at run time
+                ("tid", Union[int, str], -1),  # noqa: UP007
+                ("ts", msgspec.Raw, NO_TEXT),
+                ("dur", msgspec.Raw, NO_TEXT),
+            ]
             args: tuple[Arg, ...] = family.args
             if family.on_device:
                 args = (*args, *(Arg(column, key, "int") for column, key in LANE_KEYS.items()), *COLLECTIVE)
@@ -119,15 +143,11 @@ class Reader:
         self._structs[category] = msgspec.defstruct(name, fields, tag_field="cat", tag=category, gc=False)
 
     def _build(self) -> None:
-        union = Union[tuple(self._structs.values())]  # type: ignore[valid-type]  # noqa: UP007  at run time
+        union: Any = Union[tuple(self._structs.values())]  # noqa: UP007  made at run time
         self._decode_typed = msgspec.json.Decoder(list[union]).decode
         self._category = {struct: category for category, struct in self._structs.items()}
 
-    def _feed_typed(self, chunk: Buffer) -> bool:
-        try:
-            events = self._decode_typed(chunk)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # ValidationError is a DecodeError.
-            return False
+    def _store_typed(self, events: list[Any]) -> None:
         groups: dict[type[Any], list[Any]] = {each: [] for each in set(map(type, events))}
         put = {each: group.append for each, group in groups.items()}
         for event in events:
@@ -140,25 +160,22 @@ class Reader:
                 self._store(category, group, [event.args or empty for event in group])
             else:
                 self._store(category, group, ())
-        return True
 
     # --- loose ------------------------------------------------------------------------------
 
     def _store_loose(self, events: Sequence[Loose]) -> None:
         groups: dict[str, list[Loose]] = {}
         for event in events:
+            category = self._known(event.cat) if isinstance(event.cat, str) else ""
             if event.ph == "M":
-                args = event.args if isinstance(event.args, dict) else {}
-                self.metadata.append((str(event.name), event.pid, event.tid, args))
-                continue
-            category = event.cat if isinstance(event.cat, str) else ""
-            if event.ph != "X" or category == PROFILER_CATEGORY:
+                self._store_metadata(event)
+            elif event.ph != "X" or category == PROFILER_CATEGORY:
                 self.counts[category or f"ph {event.ph}"] += 1
-                continue
-            if not isinstance(event.name, str):
-                event.name = str(event.name)
-            event.pid, event.tid = _hashable(event.pid), _hashable(event.tid)
-            groups.setdefault(category, []).append(event)
+            else:
+                if not isinstance(event.name, str):
+                    event.name = "" if event.name is None else str(event.name)
+                event.pid, event.tid = _hashable(event.pid), _hashable(event.tid)
+                groups.setdefault(category, []).append(event)
         new = [category for category in groups if category and category not in self._structs]
         for category in new:
             self._add_struct(category, family_of(category))
@@ -171,6 +188,18 @@ class Reader:
                 self.counts[category] += len(group)
                 continue
             self._store(category, group, [_Attributes(event.args, family) for event in group])
+
+    def _known(self, category: str) -> str:
+        """The category, or one for all others where there are too many to tell apart."""
+        if category in self._structs or not category:
+            return category
+        self._seen.add(category if len(self._seen) < _MOST_CATEGORIES else _OTHER)
+        return category if category in self._seen else _OTHER
+
+    def _store_metadata(self, event: Loose) -> None:
+        self.counts["ph M"] += 1
+        if event.name == "process_name" and isinstance(event.args, dict):
+            self.processes[_hashable(event.pid)] = str(event.args.get("name", ""))
 
     # --- columns ----------------------------------------------------------------------------
 
@@ -206,13 +235,14 @@ class Reader:
             table.extend_args([args[row] for row in rows], self.strings)
 
 
-_LOOSE = msgspec.json.Decoder(list[Loose]).decode
+_DECODE_LOOSE = msgspec.json.Decoder(list[Loose]).decode
+_DECODE_ONE = msgspec.json.Decoder(Loose).decode
 
 
 def _objects(chunk: Buffer) -> list[Loose]:
-    """The objects of a JSON array that holds other things too."""
-    values = msgspec.json.decode(chunk, type=list[msgspec.Raw])
-    return [_ONE_LOOSE(value) for value in values if bytes(value).lstrip().startswith(b"{")]
-
-
-_ONE_LOOSE = msgspec.json.Decoder(Loose).decode
+    """The objects of a JSON array; other things in it are passed over."""
+    try:
+        return _DECODE_LOOSE(chunk)
+    except msgspec.ValidationError:
+        values = msgspec.json.decode(chunk, type=list[msgspec.Raw])
+        return [_DECODE_ONE(value) for value in values if bytes(value).lstrip().startswith(b"{")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,19 +15,18 @@ from typing import Any
 import orjson
 
 from htareport.errors import NothingToReadError, TraceFileError
-from htareport.trace.blocks import archive_members, blocks
-from htareport.trace.metadata import rank_of
+from htareport.trace.blocks import COMPRESSED, archive_members, archive_of, blocks
+from htareport.trace.metadata import plausible_rank, rank_of
 from htareport.trace.repair import mend
-from htareport.trace.split import CHUNK, Window, find_events
+from htareport.trace.split import CHUNK, Window, event_spans, find_events
 
 _JSON_LIKE = re.compile(r"\.(?:json|gz|zst|zip|tar|tgz)$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)", re.IGNORECASE)
 _TIME_STAMP_SUFFIX = re.compile(r"\.\d{10,}(?:\.pt)?\.trace\.json(?:\.\w+)?$")
-_EVENT_START = re.compile(rb'\s*(?:\]|\{[^{}]*"ph"\s*:)')
-_DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*')
-_TAIL = 256 << 10
-_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+_DISTRIBUTED = b'"distributedInfo"'
+_VALUE = re.compile(r'"distributedInfo"\s*:\s*')
+_MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
 
 
 @dataclass
@@ -45,35 +46,50 @@ class _NotATraceError(Exception):
 def find(source: str | Path) -> Found:
     """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
     path = Path(source)
-    if path.is_dir():
-        files = _files_in(path)
-        where = f"folder {path}"
-    elif path.exists():
-        files, where = _members_or_self(path), f"file {path}"
-    elif found := sorted(glob.glob(str(source), recursive=True)):
-        files = [Path(each) for each in found if Path(each).is_file()]
-        where = f"pattern {source}"
-    else:
-        raise NothingToReadError(f"{source}: there is no such file or folder")
-    result = assign(files, explicit=not path.is_dir())
-    if not result.ranks:
-        raise NothingToReadError(_nothing(where, files, result))
-    return result
+    try:
+        if path.is_dir():
+            files, where = _candidates(path.iterdir()), f"folder {path}"
+            result = assign(files, explicit=False)
+            if not result.ranks and not result.unusable:  # No trace directly inside, so those below are meant.
+                below = (each for each in path.rglob("*") if each.parent != path)
+                files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
+                result = assign(files, explicit=False)
+            return _something(result, where, files)
+        if path.exists():
+            return _something(assign([path], explicit=True), f"file {path}", [path])
+        found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207  relative to where we are
+    except OSError as error:
+        raise NothingToReadError(f"{source}: {error.strerror or error}") from error
+    if found:
+        files = [each for each in map(Path, found) if each.is_file()]
+        return _something(assign(files, explicit=True), f"pattern {source}", files)
+    if archive := archive_of(path):
+        if path in (archive_members(archive) or ()):
+            return _something(assign([path], explicit=True), f"file {path}", [path])
+        raise NothingToReadError(f"{source}: there is no such file in {archive.name}")
+    raise NothingToReadError(f"{source}: there is no such file or folder")
+
+
+def find_among(files: Iterable[str | Path]) -> Found:
+    """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
+    paths = [Path(each) for each in files]
+    return _something(assign(paths, explicit=True), f"{len(paths)} files", paths)
 
 
 def assign(files: Iterable[Path], *, explicit: bool) -> Found:
     """Sort files into ranks. A file that was named itself must be a trace; others may be left out."""
     result, ranks = Found(), dict[Path, int | None]()
-    for file in files:
+    for file in (each for path in files for each in _members_or_self(path)):
+        named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
         try:
             ranks[file] = _rank_in(file)
         except _NotATraceError as reason:
             if _TRACE_NAME.search(file.name):
                 result.unusable.append((file.name, str(reason)))
-            elif explicit or _JSON_LIKE.search(file.name):
+            elif named:
                 result.left_out.append((file.name, str(reason)))
         except TraceFileError as error:
-            if explicit or _JSON_LIKE.search(file.name):
+            if named:
                 result.unusable.append((file.name, str(error)))
         except OSError as error:
             result.unusable.append((file.name, error.strerror or str(error)))
@@ -87,11 +103,12 @@ def assign(files: Iterable[Path], *, explicit: bool) -> Found:
 def _numbered(ranks: dict[Path, int | None], warnings: list[str]) -> Iterator[tuple[Path, int]]:
     """Give each file its rank: its own, else that of its name, else the lowest free number in order of name."""
     named, nameless, by_name = dict[Path, int](), list[Path](), list[str]()
-    for file in sorted(ranks, key=lambda each: (each.name, str(each))):
-        rank, in_name = ranks[file], _RANK_IN_NAME.search(file.name)
-        if rank is None and in_name:
-            rank = int(in_name[1])
-            by_name.append(f"{file.name} is rank {rank}")
+    shown, alone = _shown(ranks), Counter(archive_of(file) for file in ranks)
+    for file in sorted(ranks, key=str):
+        rank, archive = ranks[file], archive_of(file)
+        names = (file.name, archive.name) if archive and alone[archive] == 1 else (file.name,)
+        if rank is None and (rank := _rank_in_names(names)) is not None:
+            by_name.append(f"{shown[file]} is rank {rank}")
         if rank is None:
             nameless.append(file)
         else:
@@ -99,16 +116,28 @@ def _numbered(ranks: dict[Path, int | None], warnings: list[str]) -> Iterator[tu
     if by_name:
         warnings.append(f"no rank inside the files, so it is taken from their names: {_few(by_name)}")
     yield from named.items()
-    taken, processes = set(named.values()), dict[str, int]()
+    taken, processes, numbers = set(named.values()), dict[str, int](), list[str]()
     for file in nameless:
-        process = _TIME_STAMP_SUFFIX.sub("", file.name)
+        process = _TIME_STAMP_SUFFIX.sub("", str(file))
         if process not in processes:
             processes[process] = next(number for number in count() if number not in taken)
             taken.add(processes[process])
+            numbers.append(f"{_TIME_STAMP_SUFFIX.sub('', shown[file])} is rank {processes[process]}")
         yield file, processes[process]
     if len(processes) > 1:
-        numbers = [f"{name} is rank {rank}" for name, rank in processes.items()]
         warnings.append(f"no rank inside the files nor in their names, so they are numbered by name: {_few(numbers)}")
+
+
+def _rank_in_names(names: Iterable[str]) -> int | None:
+    """Return the rank in the name of a file, else in that of the archive of which it is the only trace."""
+    matches = (_RANK_IN_NAME.search(name) for name in names)
+    return next((plausible_rank(match[1]) for match in matches if match), None)
+
+
+def _shown(files: Iterable[Path]) -> dict[Path, str]:
+    """Return the name of each file, with its folder where several have that name."""
+    times = Counter(file.name for file in files)
+    return {file: file.name if times[file.name] == 1 else f"{file.parent.name}/{file.name}" for file in files}
 
 
 def _few(texts: list[str], most: int = 4) -> str:
@@ -120,20 +149,27 @@ def _rank_in(file: Path) -> int | None:
     window = Window(blocks(file))
     if not window.more():
         raise TraceFileError("the file is empty")
-    if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+    if window.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in {b"{", b"["}:
         raise _NotATraceError("not JSON")
     head = find_events(window)
     if head is None:
         raise _NotATraceError("JSON without traceEvents")
     if not head:
-        window.fill(CHUNK)
-        if not _EVENT_START.match(window.data, window.position):
+        window.fill(2 * CHUNK)
+        if not _begins_with_event(bytes(window.data[window.position : window.position + 2 * CHUNK])):
             raise _NotATraceError("a JSON array, but not of trace events")
         return None
     rank = rank_of(_parsed(head + b"null}"))
     if rank is None and b'"schemaVersion"' not in head:  # Kineto writes its metadata first; others may put it last.
         rank = rank_of({"distributedInfo": _distributed_behind(window)})
     return rank
+
+
+def _begins_with_event(text: bytes) -> bool:
+    """Whether the first object of an array has a phase; of one larger than the text, what there is of it."""
+    spans, close = event_spans(text)
+    begin, end = spans[0] if spans else (0, len(text) if close < 0 else 0)
+    return b'"ph"' in text[begin:end]
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -147,55 +183,54 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 
 def _distributed_behind(window: Window) -> Any:
-    """Return the value of the last `distributedInfo` near the end of the text."""
+    """Return the value of the last `distributedInfo` behind what was read, wherever it stands."""
+    data, found = window.data, False
     try:
-        while window.more():
-            if len(window.data) > 2 * _TAIL:
-                del window.data[:-_TAIL]
+        while True:
+            if (at := data.rfind(_DISTRIBUTED)) > 0:
+                del data[:at]
+            found = at >= 0
+            if not found or len(data) > _MOST_DISTRIBUTED:
+                found = False
+                del data[: -len(_DISTRIBUTED)]
+            if not window.more():
+                break
     except TraceFileError:  # What is wrong with it will be said when it is loaded.
         return None
-    text = bytes(window.data[-_TAIL:])
-    match = None
-    for match in _DISTRIBUTED.finditer(text):
-        pass
-    if match is None:
+    text = data.decode("utf-8", "replace")
+    start = _VALUE.match(text)
+    if not found or start is None:
         return None
-    for end in (m.end() for m in re.finditer(rb"\}", text[match.end() :])):
-        try:
-            return orjson.loads(text[match.end() : match.end() + end])
-        except orjson.JSONDecodeError:
-            continue
-    return None
+    try:
+        return json.JSONDecoder().raw_decode(text, start.end())[0]
+    except (ValueError, RecursionError):
+        return None
 
 
-def _files_in(folder: Path) -> list[Path]:
-    """Files directly inside that may be traces; only if there are none, those below."""
-    direct = _candidates(folder.iterdir())
-    return direct or _candidates(folder.rglob("*"))
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _candidates(paths: Iterable[Path]) -> list[Path]:
-    found = list[Path]()
-    for path in sorted(paths):
-        if path.name.startswith(".") or not path.is_file():
-            continue
-        if _JSON_LIKE.search(path.name):
-            found += _members_or_self(path)
-        elif _looks_like_json(path):
-            found.append(path)
-    return found
+    """Files that may be traces, by their suffix or by how they begin."""
+    return [
+        path
+        for path in sorted(paths)
+        if not path.name.startswith(".") and (path.is_file() or (path.is_symlink() and not path.exists()))
+        if _JSON_LIKE.search(path.name) or _TRACE_NAME.search(path.name) or _looks_like_json(path)
+    ]
 
 
 def _looks_like_json(path: Path) -> bool:
     """Whether a file under another suffix begins like a trace, compressed or not."""
     try:
         with path.open("rb") as file:
-            start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if start.startswith(_COMPRESSED[:2]):
-            start = next(blocks(path), b"")[:64].lstrip()
+            start = file.read(64)
+        if start.startswith(COMPRESSED):
+            start = next(blocks(path), b"")
     except (OSError, TraceFileError):
         return False
-    return start[:1] in (b"{", b"[")
+    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in {b"{", b"["}
 
 
 def _members_or_self(path: Path) -> list[Path]:
@@ -205,7 +240,13 @@ def _members_or_self(path: Path) -> list[Path]:
         return [path]  # Named with its reason when it is opened.
     if members is None:
         return [path]
-    return [each for each in sorted(members) if _JSON_LIKE.search(each.name)]
+    return [each for each in sorted(members) if _JSON_LIKE.search(each.name) and not _hidden(each.relative_to(path))]
+
+
+def _something(result: Found, where: str, files: list[Path]) -> Found:
+    if not result.ranks:
+        raise NothingToReadError(_nothing(where, files, result))
+    return result
 
 
 def _nothing(where: str, files: list[Path], result: Found) -> str:
@@ -213,5 +254,5 @@ def _nothing(where: str, files: list[Path], result: Found) -> str:
     if not files:
         return f"{where}: {looked}, and no such file was found"
     reasons = [f"{name}: {reason}" for name, reason in (*result.unusable, *result.left_out)]
-    shown = "; ".join(reasons[:3]) + (f"; and {len(reasons) - 3} more" if len(reasons) > 3 else "")  # noqa: PLR2004
+    shown = "; ".join(reasons[:3]) + (f"; and {len(reasons) - 3} more" if len(reasons) > 3 else "")  # noqa: PLR2004  so many are shown
     return f"{where}: {looked}; none is usable ({shown or 'no JSON in it'})"

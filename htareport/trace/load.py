@@ -14,18 +14,20 @@ from htareport.trace.blocks import blocks
 from htareport.trace.decode import Reader
 from htareport.trace.repair import mend
 from htareport.trace.split import (
+    BETWEEN,
     CHUNK,
+    MOST_AROUND,
     Cut,
+    PlacedError,
     Window,
     bracketed,
     cut,
-    ended_early,
     event_spans,
     find_events,
     learn_separator,
 )
 
-_BLANK = b" \t\r\n,"
+_EDGE = 6  # An error this near to the end of the text means that the text ends too early: `\\u12` for an escape.
 
 
 class FileContent:
@@ -46,9 +48,23 @@ def read_file(path: Path, reader: Reader) -> FileContent:
         learn_separator(window)
         _read_events(window, reader, content)
         _read_metadata(head, window, content)
-    except TraceFileError as error:
-        raise TraceFileError(_with_line(path, str(error))) from error
+    except PlacedError as error:
+        raise TraceFileError(error.text(_line(path, error.place))) from error
     return content
+
+
+def _line(path: Path, place: int) -> int:
+    """The line of a byte: people look damage up in an editor."""
+    line, left = 1, place
+    try:
+        for block in blocks(path):
+            line += block.count(b"\n", 0, left)
+            left -= min(left, len(block))
+            if not left:
+                break
+    except (TraceFileError, OSError):  # Compressed data that end here.
+        pass
+    return line
 
 
 def _read_events(window: Window, reader: Reader, content: FileContent) -> None:
@@ -62,7 +78,7 @@ def _read_events(window: Window, reader: Reader, content: FileContent) -> None:
             if fine or _feed_mended(window, found, reader, content):
                 window.position = found.next
                 continue
-        if _read_exactly(window, found, reader, content):
+        if _read_exactly(window, reader, content):
             return
 
 
@@ -77,53 +93,74 @@ def _feed_mended(window: Window, found: Cut, reader: Reader, content: FileConten
     return True
 
 
-def _read_exactly(window: Window, found: Cut | None, reader: Reader, content: FileContent) -> bool:
+def _read_exactly(window: Window, reader: Reader, content: FileContent) -> bool:
     """Events by their exact spans: the last ones, and those of unusual layouts. True when the array is closed."""
     size = 4 * CHUNK
     while True:
-        limit = len(window.data) if found is None else min(len(window.data), window.position + size)
-        spans, close = event_spans(bytes(window.data[window.position : limit]))
+        window.fill(size)
+        limit = min(len(window.data), window.position + size)
+        text = bytes(window.data[window.position : limit])
+        spans, close = event_spans(text)
         if spans or close >= 0:
             break
-        if limit == len(window.data) and not window.more():
-            raise ended_early(window.place(limit))
-        size *= 2  # An event larger than the window.
+        if (limit == len(window.data) and window.at_end) or size > MOST_AROUND:
+            raise _unfinished(text, window.place())
+        size *= 4  # An event larger than the window.
     end = close if close >= 0 else spans[-1][1]
-    if window.data[window.position : window.position + end].strip(_BLANK):
-        _feed_span(window, window.position + end, reader, content)
+    if text[:end].strip(BETWEEN):
+        _feed_span(text[:end], window.place(), reader, content)
     window.position += end
     if close >= 0:
         window.position += 1
         return True
-    window.skip(_BLANK)
+    window.skip_between()
     return False
 
 
-def _feed_span(window: Window, end: int, reader: Reader, content: FileContent) -> None:
-    text = b"[" + bytes(window.data[window.position : end]).strip(_BLANK) + b"]"
-    if reader.feed(text):
+def _feed_span(text: bytes, place: int, reader: Reader, content: FileContent) -> None:
+    start = len(text) - len(text.lstrip(BETWEEN))
+    array = b"[" + text[start:].rstrip(BETWEEN) + b"]"
+    if reader.feed(array):
         return
-    mended, repairs = mend(text)
+    mended, repairs = mend(array)
     if repairs and reader.feed(mended):
         content.repairs.update(repairs)
         return
+    at, why = _fault(mended)
+    raise PlacedError("not valid JSON", place + start + max(at - 1, 0), why or reader.fault)
+
+
+def _fault(text: bytes) -> tuple[int, str]:
+    """Offset and reason of the first fault of a JSON text; no reason if it is valid, but refused for another one."""
     try:
-        json.loads(mended.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        place, reason = error.start, "bytes that are not UTF-8"
+        json.loads(text.decode("latin-1"))  # One character per byte; what is no ASCII stands in strings only.
+        text.decode()
     except json.JSONDecodeError as error:
-        place, reason = len(error.doc[: error.pos].encode()), error.msg
-    else:
-        place, reason = 1, "something else than a list of events"
-    raise TraceFileError(f"not valid JSON at byte {window.place() + max(place - 1, 0)}: {reason}")
+        return error.pos, error.msg
+    except UnicodeDecodeError as error:
+        return error.start, "bytes that are not UTF-8"
+    except (RecursionError, ValueError):  # Nested too deeply, or a number of thousands of digits.
+        pass
+    return 0, ""
+
+
+def _unfinished(text: bytes, place: int) -> TraceFileError:
+    """The error for a text in which no event ends, and neither does the array: it breaks off, or is damaged."""
+    at, why = _fault(text.lstrip(BETWEEN))
+    at += len(text) - len(text.lstrip(BETWEEN))
+    if why and at < len(text) - _EDGE and not why.startswith("Unterminated string") and why != "Extra data":
+        return PlacedError("not valid JSON", place + at, why)
+    if len(text) > MOST_AROUND:
+        return PlacedError("no end of an event", place, f"it has more than {MOST_AROUND >> 20} MB")
+    return PlacedError("the file ends early,", place + len(text), "the array of events is not closed")
 
 
 def _read_metadata(head: bytes, window: Window, content: FileContent) -> None:
     """Parse what stands around the events as one object; an array at the top has none."""
-    tail = window.rest()
+    start, tail = window.place(), window.rest()
     if not head:
-        if tail.strip(_BLANK):
-            raise TraceFileError(f"not valid JSON at byte {window.place()}: text behind the array of events")
+        if tail.strip(BETWEEN):
+            raise PlacedError("not valid JSON", start, "text behind the array of events")
         return
     text = head + b"null" + tail
     try:
@@ -133,30 +170,16 @@ def _read_metadata(head: bytes, window: Window, content: FileContent) -> None:
         try:
             content.metadata = orjson.loads(mended)
         except orjson.JSONDecodeError as error:
-            raise _metadata_error(error, mended, window.place() + len(tail)) from error
+            raise _metadata_error(mended, start - len(text) + len(tail), error.msg) from error
         content.repairs.update(repairs)
+    if content.metadata.pop("traceEvents", 0) is not None:
+        raise TraceFileError("traceEvents stands in it twice, or inside another object")
 
 
-def _metadata_error(error: orjson.JSONDecodeError, text: bytes, end: int) -> TraceFileError:
-    if error.pos >= len(text.decode("utf-8", "replace").rstrip()):
-        return TraceFileError(f"the file ends early, at byte {end}: the metadata behind the events are not closed")
-    return TraceFileError(f"the metadata around the events are not valid JSON: {error.msg}")
-
-
-def _with_line(path: Path, message: str) -> str:
-    """Add the line to a message that names a byte: people look damage up in an editor."""
-    marker = " at byte "
-    if marker not in message or "content" in message:
-        return message
-    before, _, after = message.partition(marker)
-    number = after.split(":")[0].strip()
-    left, line = int(number), 1
-    try:
-        for block in blocks(path):
-            line += block[:left].count(b"\n")
-            left -= min(left, len(block))
-            if not left:
-                break
-    except (TraceFileError, OSError):
-        return message
-    return f"{before}{marker}{number} (line {line}){after[len(number) :]}"
+def _metadata_error(text: bytes, shift: int, reason: str) -> TraceFileError:
+    """The error for metadata that do not parse; `shift` leads from an offset behind the events to one in the file."""
+    at, why = _fault(text)
+    if at >= len(text.rstrip()) - _EDGE or why.startswith("Unterminated string"):
+        return PlacedError("the file ends early,", shift + len(text), "the metadata behind the events are not closed")
+    behind = text.find(b'"traceEvents"') < at
+    return PlacedError("the metadata around the events are not valid JSON", at + shift * behind, why or reason)

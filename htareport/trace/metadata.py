@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+_MOST_RANKS = 2**31  # A larger number in a file or its name is something else than a rank.
 CAPTURE_OPTIONS = ("record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory")
 SOFTWARE = {
     "cuda_runtime_version": "CUDA runtime",
@@ -36,8 +37,13 @@ def distributed(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def rank_of(metadata: Mapping[str, Any]) -> int | None:
     """Return the rank that the file gives itself."""
-    rank = as_int(distributed(metadata).get("rank"))
-    return rank if rank is not None and rank >= 0 else None
+    return plausible_rank(distributed(metadata).get("rank"))
+
+
+def plausible_rank(value: Any) -> int | None:
+    """Return a rank given as number or text, None if it is none."""
+    rank = as_int(value)
+    return rank if rank is not None and 0 <= rank < _MOST_RANKS else None
 
 
 def world_size_of(metadata: Mapping[str, Any]) -> int | None:
@@ -73,7 +79,7 @@ def _version(key: str, value: Any) -> str:
         return str(value)
     if key.startswith("cuda_"):
         return f"{number // 1000}.{number % 1000 // 10}"
-    if key.startswith("hip_") and number >= 10**7:  # noqa: PLR2004  major, minor, patch
+    if key.startswith("hip_") and number >= 10**7:  # major, minor, patch
         return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
     return str(value)
 
@@ -81,8 +87,3 @@ def _version(key: str, value: Any) -> str:
 def capture_options(metadata: Mapping[str, Any]) -> dict[str, bool]:
     """Return which options of torch.profiler were on, as far as the file says."""
     return {name: bool(metadata[name]) for name in CAPTURE_OPTIONS if name in metadata}
-
-
-def process_names(rows: Iterable[tuple[str, Any, Any, Mapping[str, Any]]]) -> dict[Any, str]:
-    """Return the name of each process id, from the metadata rows of a trace."""
-    return {pid: str(args.get("name", "")) for name, pid, _, args in rows if name == "process_name"}

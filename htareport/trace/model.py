@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.errors import NothingToReadError
-from htareport.trace import classify, discover
-from htareport.trace.capture import Capture, Columns, Loaded, load_rank
-from htareport.trace.links import UNLINKED, launches_of
-from htareport.trace.steps import step_of, step_table
+from htareport.trace import blocks, classify, discover
+from htareport.trace.capture import Capture, Loaded, load_rank
+from htareport.trace.events import Events, collective_table, device_table, launch_table
+from htareport.trace.links import UNLINKED
+from htareport.trace.steps import step_table
 from htareport.trace.window import ALL, Window
 
 _FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
@@ -60,10 +61,10 @@ class Trace:
         elif isinstance(source, Mapping):
             found = discover.Found({rank: _paths(files) for rank, files in sorted(source.items())})
             label = _common_label(found)
-            if missing := [str(p) for files in found.ranks.values() for p in files if not p.exists()]:
+            if missing := [str(p) for files in found.ranks.values() for p in files if not blocks.exists(p)]:
                 raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
         else:
-            found = discover.assign([Path(each) for each in source], explicit=True)
+            found = discover.find_among(source)
             label = _common_label(found)
         chosen = {r: f for r, f in found.ranks.items() if ranks is None or r in ranks}
         if not chosen:
@@ -76,36 +77,6 @@ class Trace:
     def total_bytes(self) -> int:
         """Size of all files on disk."""
         return sum(p.stat().st_size for files in self.files.values() for p in _paths(files) if p.exists())
-
-
-class Events(Mapping[str, pd.DataFrame]):
-    """The complete events of a rank by category, each a DataFrame in file order; the length is that of all together.
-
-    Columns: name (category), ts, dur (int64 ns; ts counts from the base time of the files, mostly the epoch), pid, tid,
-    for device rows device, stream and kind (category: compute, comm, memory), then the arguments of the category:
-    correlation (int64, -1 none), bytes, bandwidth (GB/s).
-    """
-
-    def __init__(self, trace: RankTrace) -> None:
-        self._trace = trace
-
-    def __getitem__(self, category: str) -> pd.DataFrame:
-        columns = self._trace.loaded.tables[category]
-        threads = self._trace.loaded.threads
-        out: dict[str, Any] = {"name": self._trace.names(columns["name"]), "ts": columns["ts"], "dur": columns["dur"]}
-        out["pid"], out["tid"] = (_objects([t[i] for t in threads])[columns["thread"]] for i in (0, 1))
-        if "lane" in columns:
-            lanes = self._trace.loaded.lanes
-            out["device"], out["stream"] = (_objects([lane[i] for lane in lanes])[columns["lane"]] for i in (0, 1))
-            out["kind"] = pd.Categorical.from_codes(columns["kind"], [str(kind) for kind in classify.KINDS])
-        rest = {name: values for name, values in columns.items() if name not in {*out, "thread", "lane", "capture"}}
-        return pd.DataFrame(out | rest)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._trace.loaded.tables)
-
-    def __len__(self) -> int:
-        return sum(len(columns["ts"]) for columns in self._trace.loaded.tables.values())
 
 
 @dataclass(frozen=True)
@@ -153,14 +124,14 @@ class RankTrace:
     @cached_property
     def events(self) -> Events:
         """Events by category."""
-        return Events(self)
+        return Events(self.loaded, self._names)
 
     def names(self, codes: NDArray[np.int32]) -> pd.Categorical:
         """Names of name codes."""
-        return pd.Categorical.from_codes(codes, dtype=self._name_dtype)
+        return pd.Categorical.from_codes(codes, dtype=self._names)
 
     @cached_property
-    def _name_dtype(self) -> pd.CategoricalDtype:
+    def _names(self) -> pd.CategoricalDtype:
         return pd.CategoricalDtype(pd.Index(self.loaded.strings, dtype=object))
 
     # --- derived ----------------------------------------------------------------------------
@@ -186,70 +157,20 @@ class RankTrace:
         launch, steps = self._all_device_events["launch"].to_numpy(), self._all_steps
         if not len(steps) or not (launch != UNLINKED).any():
             return frozenset()
-        last = steps.loc[steps["start"].idxmax()]
-        starts = self._launch_column("ts")
+        last_start, number = steps["start"].to_numpy()[-1], steps["number"].to_numpy()[-1]
+        starts = self.launches["ts"].to_numpy()
         lost = starts[self._lost_launches]
-        cut = (lost > starts[launch.max()]) & (lost >= last["start"])
-        return frozenset({int(last["number"])}) if cut.any() else frozenset()
+        cut = (lost > starts[launch.max()]) & (lost >= last_start)
+        return frozenset({int(number)}) if cut.any() else frozenset()
 
     @cached_property
     def launches(self) -> pd.DataFrame:
         """Runtime and driver calls by start: name, ts, end, dur, correlation, capture, graph (bool)."""
-        tables = [t for category, t in self.loaded.tables.items() if classify.is_runtime(category)]
-        columns = _stacked(tables, ("name", "ts", "dur", "correlation", "capture"))
-        order = np.argsort(columns["ts"], kind="stable")
-        columns = {name: values[order] for name, values in columns.items()}
-        is_graph = np.fromiter((classify.is_graph_launch(s) for s in self.loaded.strings), np.bool_)
-        return pd.DataFrame(
-            {
-                "name": self.names(columns["name"]),
-                "ts": columns["ts"],
-                "end": columns["ts"] + columns["dur"],
-                "dur": columns["dur"],
-                "correlation": columns["correlation"],
-                "capture": columns["capture"],
-                "graph": is_graph[columns["name"]] if len(is_graph) else np.zeros(0, np.bool_),
-            }
-        )
-
-    def _launch_column(self, name: str) -> NDArray[np.int64]:
-        return self.launches[name].to_numpy()
+        return launch_table(self.loaded, self._names)
 
     @cached_property
     def _all_device_events(self) -> pd.DataFrame:
-        keys = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "source", "row")
-        tables = [
-            {**t, "source": np.full(len(t["ts"]), number, np.int16), "row": np.arange(len(t["ts"]), dtype=np.int32)}
-            for number, (category, t) in enumerate(self.loaded.tables.items())
-            if category in self.loaded.device_categories
-        ]
-        columns = _stacked(tables, keys)
-        order = np.lexsort((columns["ts"] + columns["dur"], columns["ts"]))
-        columns = {name: values[order] for name, values in columns.items()}
-        lanes = self.loaded.lanes
-        launch = launches_of(
-            columns["correlation"], columns["capture"], self._launch_column("correlation"), self._launch_column("capture")
-        )
-        launch_ts = self._launch_column("ts")
-        launched = np.where(launch == UNLINKED, columns["ts"], launch_ts[launch] if len(launch_ts) else columns["ts"])
-        return pd.DataFrame(
-            {
-                "name": self.names(columns["name"]),
-                "ts": columns["ts"],
-                "end": columns["ts"] + columns["dur"],
-                "dur": columns["dur"],
-                "kind": pd.Categorical.from_codes(columns["kind"], [str(kind) for kind in classify.KINDS]),
-                "lane": columns["lane"],
-                "device": _column([lane[0] for lane in lanes], columns["lane"]),
-                "stream": _column([lane[1] for lane in lanes], columns["lane"]),
-                "correlation": columns["correlation"],
-                "launch": launch,
-                "step": step_of(self._all_steps, launched),
-                "capture": columns["capture"],
-                "source": columns["source"],
-                "row": columns["row"],
-            }
-        )
+        return device_table(self.loaded, self._names, self.launches, self._all_steps)
 
     @cached_property
     def device_events(self) -> pd.DataFrame:
@@ -266,17 +187,13 @@ class RankTrace:
     def devices(self) -> dict[Any, pd.DataFrame]:
         """The device events of each device; empty without any."""
         events = self.device_events
-        return {device: events[events["device"] == device] for device in sorted(events["device"].unique(), key=_by_type)}
+        devices = sorted(events["device"].unique(), key=_by_type)
+        return {device: events[events["device"] == device] for device in devices}
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
         """Arguments of collectives, by `source` and `row` of the device events that have them."""
-        parts = []
-        for number, category in enumerate(self.loaded.tables):
-            if category in self.loaded.collectives:
-                columns = self.loaded.collectives[category]
-                parts.append(pd.DataFrame({"source": np.int16(number), **columns}))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"source": [], "row": []}, dtype="int64")
+        return collective_table(self.loaded)
 
     def device_name(self, device: Any) -> str:
         """Return what the trace calls a device, empty if it does not."""
@@ -299,7 +216,7 @@ class RankTrace:
             Capability.GPU: len(events) > 0,
             Capability.STEPS: len(self.steps) > 0,
             Capability.COMM: bool((events["kind"] == classify.Kind.COMM).any()),
-            Capability.HOST_OPS: any(len(t["ts"]) for c, t in self.loaded.tables.items() if c in {"cpu_op", "Operator"}),
+            Capability.HOST_OPS: any(category in self.loaded.tables for category in ("cpu_op", "Operator")),
             Capability.LAUNCHES: bool((events["launch"] != UNLINKED).any()),
         }
         return frozenset(capability for capability, present in found.items() if present)
@@ -312,18 +229,20 @@ class RankTrace:
     @cached_property
     def _lost_launches(self) -> NDArray[np.bool_]:
         """Which launches should have started device work, but none is in the trace."""
-        launches, linked = self.launches, self._all_device_events["launch"].to_numpy()
-        used = np.zeros(len(launches), np.bool_)
+        linked = self._all_device_events["launch"].to_numpy()
+        used = np.zeros(len(self.launches), np.bool_)
         used[linked[linked != UNLINKED]] = True
-        may_launch = classify.launching_calls(self.loaded.strings)
-        if not len(launches):
-            return used
-        return may_launch[launches["name"].cat.codes.to_numpy()] & ~used & (self._launch_column("correlation") > 0)
+        return self._launching_calls & ~used & (self.launches["correlation"].to_numpy() > 0)
+
+    @cached_property
+    def _launching_calls(self) -> NDArray[np.bool_]:
+        """Which launches are calls that start device work."""
+        launching = classify.launching_calls(self.loaded.strings)
+        return launching[self.launches["name"].cat.codes.to_numpy()]
 
     def _link_warnings(self) -> Iterator[str]:
         events, launches = self._all_device_events, self.launches
-        lost = int(self._lost_launches.sum())
-        calls = int(classify.launching_calls(self.loaded.strings)[launches["name"].cat.codes.to_numpy()].sum()) if lost else 0
+        lost, calls = int(self._lost_launches.sum()), int(self._launching_calls.sum())
         if lost and not len(events):
             yield (
                 f"rank {self.rank}: GPU activity is missing: {lost} launches have no device event "
@@ -349,25 +268,5 @@ def _common_label(found: discover.Found) -> str:
     return files[0].name if len(files) == 1 else files[0].resolve().parent.name if files else "trace files"
 
 
-def _stacked(tables: list[Columns], keys: tuple[str, ...]) -> Columns:
-    if not tables:
-        return {key: np.zeros(0, np.int64) for key in keys}
-    return {key: np.concatenate([table[key] for table in tables]) for key in keys}
-
-
-def _objects(values: list[Any]) -> NDArray[Any]:
-    """An array of ints if all are, else of objects."""
-    if all(isinstance(value, int) and -(2**31) <= value < 2**63 for value in values):
-        return np.array(values, np.int64)
-    out = np.empty(len(values), object)
-    out[:] = values
-    return out
-
-
-def _column(values: list[Any], codes: NDArray[np.int32]) -> NDArray[Any]:
-    return _objects(values)[codes]
-
-
 def _by_type(value: Any) -> tuple[bool, Any]:
     return isinstance(value, str), value
-

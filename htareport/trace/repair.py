@@ -9,21 +9,35 @@ import re
 
 _TOKEN = re.compile(
     rb"""
-    "(?:[^"\\]|\\.)*"                     # a string, with whatever it escapes
-    | (?<=[:,\[\s])-?(?:nan|inf|infinity)\b   # a number that JSON does not have
+    "(?:[^"\\]++|\\.)*+"                    # a string, with whatever it escapes
+    | (?<=[:,\[\s])-?(?:nan|inf|infinity)\b(?:\(s?(?:nan|ind)\))?   # a number that JSON does not have
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+# Group 1: what is a legal escape. Python and C++ write half a surrogate pair where a name is not UTF-8.
+_ESCAPE = re.compile(
+    rb"""
+    \\(?:(["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})
+    |(u[dD][89a-fA-F][0-9a-fA-F]{2})|)
+    """,
+    re.VERBOSE,
+)
 
 
 def mend(text: bytes) -> tuple[bytes, dict[str, int]]:
-    """Return the text with backslashes that start no escape doubled and bare nan and inf as null, and how many."""
-    counts = {"lone backslashes": 0, "bare nan or inf values": 0}
+    """Return the text with its slips mended, and how many of each.
+
+    A backslash that starts no escape is doubled, half a surrogate pair becomes the replacement character, and bare nan
+    and inf become null.
+    """
+    counts = {"lone backslashes": 0, "lone surrogates": 0, "bare nan or inf values": 0}
 
     def escape(match: re.Match[bytes]) -> bytes:
         if match[1]:
             return match[0]
+        if match[2]:
+            counts["lone surrogates"] += 1
+            return rb"\ufffd"
         counts["lone backslashes"] += 1
         return rb"\\"
 

@@ -17,11 +17,14 @@ import numpy as np
 from htareport.errors import TraceFileError
 
 CHUNK = 128 << 10
+MOST_AROUND = 64 << 20  # Bytes before or behind the events; also of one event. Beyond it lies no trace of PyTorch's.
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY_LENGTH = 64  # The key with a reasonable amount of blank.
-_BLANK = b" \t\r\n"
+_START = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*")
 _BOM = b"\xef\xbb\xbf"
-_COMPACT = (b'}, {"', b'},{"')  # A quote inside a string would be escaped: neither can lie within one.
+BETWEEN = b" \t\r\n,"
+_BETWEEN = re.compile(rb"[ \t\r\n,]*")
+_COMPACT = (b'}, {"', b'},{"')  # A string that holds one of these ends with its quote; such a cut does not parse.
 _OPEN, _CLOSE = ord("["), ord("]")
 
 
@@ -30,6 +33,23 @@ class Cut(NamedTuple):
 
     end: int
     next: int
+
+
+def _behind(pattern: re.Pattern[bytes], text: bytearray, position: int = 0) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
+class PlacedError(TraceFileError):
+    """A fault at a byte of the decompressed text."""
+
+    def __init__(self, what: str, place: int, why: str) -> None:
+        self.what, self.place, self.why = what, place, why
+        super().__init__(f"{what} at byte {place}: {why}")
+
+    def text(self, line: int) -> str:
+        """Return the message with the line, too."""
+        return f"{self.what} at byte {self.place} (line {line}): {self.why}"
 
 
 class Window:
@@ -64,11 +84,10 @@ class Window:
         while len(self.data) - self.position < size and self.more():
             pass
 
-    def skip(self, characters: bytes) -> None:
-        """Move on to the first byte that is none of these."""
+    def skip_between(self) -> None:
+        """Move on to the first byte of the next event, or of what closes the array."""
         while True:
-            while self.position < len(self.data) and self.data[self.position] in characters:
-                self.position += 1
+            self.position = _behind(_BETWEEN, self.data, self.position)
             if self.position < len(self.data) or not self.more():
                 return
 
@@ -78,7 +97,13 @@ class Window:
 
     def rest(self) -> bytes:
         """Everything from the position on."""
-        return bytes(self.data[self.position :]) + b"".join(self._source)
+        start = self.place()
+        del self.data[: self.position]
+        self.offset, self.position = start, 0
+        while self.more():
+            if len(self.data) > MOST_AROUND:
+                raise PlacedError("no end", start, f"more than {MOST_AROUND >> 20} MB follow the array of events")
+        return bytes(self.data)
 
 
 def find_events(window: Window) -> bytes | None:
@@ -88,22 +113,23 @@ def find_events(window: Window) -> bytes | None:
     """
     searched = 0
     while True:
-        start = bytes(window.data[:_KEY_LENGTH]).removeprefix(_BOM).lstrip(_BLANK)
-        if start[:1] == b"[":
-            window.position = window.data.index(b"[") + 1
+        start = _behind(_START, window.data)
+        first = window.data[start : start + 1]
+        if first == b"[":
+            window.position = start + 1
             return b""
+        if first and first != b"{":
+            return None
         if match := _KEY.search(window.data, searched):
             window.position = match.end()
             return bytes(window.data[: match.end() - 1]).removeprefix(_BOM)
-        if start and start[:1] != b"{":
-            return None
         searched = max(0, len(window.data) - _KEY_LENGTH)
-        if not window.more():
+        if len(window.data) > MOST_AROUND or not window.more():
             return None
 
 
 def learn_separator(window: Window) -> None:
-    """See what stands between the first two events, if each is on lines of its own."""
+    """See what stands between the first two events, if there is a line break in it."""
     window.fill(2 * CHUNK)
     text = bytes(window.data[window.position : window.position + 2 * CHUNK])
     spans, _ = event_spans(text)
@@ -111,8 +137,11 @@ def learn_separator(window: Window) -> None:
         return
     end, following = spans[0][1], spans[1][0]
     line = text.rfind(b"\n", 0, end)
-    if line >= 0 and not text[line : end - 1].strip() and b"\n" in text[end:following]:
-        window.separator = text[line : following + 1]
+    between = text[end:following]
+    if b"\n" not in between or not text[following:].startswith(b"{") or between.strip(BETWEEN):
+        return
+    own_line = line >= 0 and not text[line : end - 1].strip()
+    window.separator = text[line if own_line else end - 1 : following + 1]
 
 
 def cut(window: Window) -> Cut | None:
@@ -187,8 +216,3 @@ def event_spans(text: bytes) -> tuple[list[tuple[int, int]], int]:
         close = int(brackets[closing[0]])
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     return list(zip(brackets[begins].tolist(), (brackets[ends] + 1).tolist(), strict=True)), close
-
-
-def ended_early(place: int) -> TraceFileError:
-    """Make the error for a file whose events break off."""
-    return TraceFileError(f"the file ends early, at byte {place}: the array of events is not closed")

@@ -18,23 +18,28 @@ def step_table(loaded: Loaded) -> pd.DataFrame:
     A step lasts from its row's start to the start of the next step's row; the last one, and one before a gap in the
     numbers, to its own end. Of several rows of one number the one that starts first counts.
     """
-    numbers = [classify.step_number(name) for name in loaded.strings]
-    codes = np.array([code for code, number in enumerate(numbers) if number is not None], np.int64)
-    rows = [
-        (numbers[columns["name"][at]], columns["ts"][at], columns["ts"][at] + columns["dur"][at], columns["capture"][at])
-        for category, columns in loaded.tables.items()
-        if category not in classify.ANNOTATION_CATEGORIES and category not in loaded.device_categories and len(codes)
-        for at in np.flatnonzero(np.isin(columns["name"], codes)).tolist()
-    ]
-    table = pd.DataFrame(rows, columns=["number", "start", "end", "capture"]).astype("int64")
-    table = table.sort_values(["start", "number"], kind="stable").drop_duplicates("number")
-    table = table.reset_index(drop=True)
-    start, number, capture = (table[name].to_numpy() for name in ("start", "number", "capture"))
-    follows = np.zeros(len(table), np.bool_)
+    numbers = np.array([_number(name) for name in loaded.strings], np.int64)
+    parts = [np.zeros((4, 0), np.int64)]
+    for category, columns in loaded.tables.items():
+        if category in classify.ANNOTATION_CATEGORIES or category in loaded.device_categories:
+            continue
+        number = numbers[columns["name"]]
+        rows = np.flatnonzero(number != OUTSIDE)
+        ts = columns["ts"][rows]
+        parts.append(np.stack([number[rows], ts, ts + columns["dur"][rows], columns["capture"][rows]]))
+    number, start, end, capture = np.concatenate(parts, axis=1)
+    order = np.lexsort((number, start))
+    order = order[np.sort(np.unique(number[order], return_index=True)[1])]
+    number, start, end, capture = number[order], start[order], end[order], capture[order]
+    follows = np.zeros(len(order), np.bool_)
     follows[:-1] = (capture[1:] == capture[:-1]) & (number[1:] == number[:-1] + 1)
-    end = table["end"].to_numpy().copy()  # Through numpy: a shifted Series would pass through floats.
-    end[:-1][follows[:-1]] = start[1:][follows[:-1]]
-    return table.assign(end=end, next=follows)
+    end[:-1] = np.where(follows[:-1], start[1:], end[:-1])
+    return pd.DataFrame({"number": number, "start": start, "end": end, "capture": capture, "next": follows})
+
+
+def _number(name: str) -> int:
+    number = classify.step_number(name)
+    return OUTSIDE if number is None else number
 
 
 def step_of(steps: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -100,7 +100,11 @@ def consistency_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
     if with_steps and len({each.steps for each in ranks}) > 1:
         common = set(with_steps[0].steps).intersection(*(each.steps for each in with_steps))
         yield f"the ranks hold different steps; {len(common)} are on all that have any"
-    for what, values in (("software versions", [e.software for e in ranks]), ("capture options", [e.capture for e in ranks])):
+    kinds: dict[str, list[Any]] = {
+        "software versions": [e.software for e in ranks],
+        "capture options": [e.capture for e in ranks],
+    }
+    for what, values in kinds.items():
         if any(value != values[0] for value in values):
             odd = next(each.rank for each, value in zip(ranks, values, strict=True) if value != values[0])
             yield f"the ranks were recorded with different {what} (rank {odd} differs from rank {ranks[0].rank})"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from htareport.errors import UsageError
 
-_RANGES = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
+_RANGES = re.compile(r"\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*", re.ASCII)
+_MOST_NUMBERS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,10 @@ def parse_numbers(text: str, what: str) -> frozenset[int]:
     numbers = set[int]()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        numbers.update(range(int(first), int(last or first) + 1))
-        if last and int(last) < int(first):
+        chosen = range(int(first), int(last or first) + 1)
+        if not chosen:
             raise UsageError(f"--{what} {text}: {part} runs backwards")
+        if len(chosen) > _MOST_NUMBERS:
+            raise UsageError(f"--{what} {text}: {part} is more than a million numbers")
+        numbers.update(chosen)
     return frozenset(numbers)

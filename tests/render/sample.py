@@ -38,16 +38,16 @@ HOSTILE = [
     "核函数_ядро_🚀",
     "javascript:alert(1)",
 ]
+_ADD = "at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul>"
+_TILE = "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_nn_align8"
+_FLASH = "Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t>"
 REAL = [
-    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, "
-    "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul>)",
+    f"void at::native::vectorized_elementwise_kernel<4, {_ADD} >(int, {_ADD})",
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x256x64_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas",
-    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_nn_align8>"
-    "(cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_nn_align8::Params)",
+    f"void cutlass::Kernel2<{_TILE}>({_TILE}::Params)",
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t> >"
-    "(flash::Flash_fwd_params)",
+    f"void flash::flash_fwd_kernel<{_FLASH} >(flash::Flash_fwd_params)",
     "triton_poi_fused__to_copy_add_mul_native_layer_norm_12",
     "void multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4, (ADAM_MODE)1> >(...)",
     "Memcpy DtoD (Device -> Device)",
@@ -101,8 +101,10 @@ def sample(ranks: int = 8, steps: int = 10, kernels: int = 400, *, hostile: bool
         title="llama-7b, 8 × H100, run 42",
         verdict="231 ms per step; 15 % of it is communication that nothing hides. Rank 2 computes 18 % longer.",
         meta=_meta(ranks, steps),
-        warnings=("Rank 5: 2 events end before they start and were left out.",)
-        + tuple(f"Rank {i}: clock offset {i} ms against rank 0" for i in range(6)),
+        warnings=(
+            "Rank 5: 2 events end before they start and were left out.",
+            *(f"Rank {i}: clock offset {i} ms against rank 0" for i in range(6)),
+        ),
         sections=sections,
     )
 

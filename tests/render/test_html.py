@@ -16,7 +16,7 @@ from render.sample import HOSTILE, REAL, sample
 from htareport.errors import UsageError
 from htareport.render import bundle, tables
 from htareport.render.html import LIMIT, html
-from htareport.report import Column, Report, Section, Table, TableSpec, Unit, key
+from htareport.report import Column, Fact, Report, Section, Table, TableSpec, Unit, key
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 OWN_TAGS = {
@@ -37,6 +37,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
+        """Note what opens."""
         self.tags.add(tag)
         attributes = dict(attrs)
         assert not any(name.startswith("on") for name in attributes)
@@ -51,15 +52,14 @@ class Page(HTMLParser):
         if tag in {"script", "style"}:
             self.blocks.append((tag, attributes, ""))
 
-    def handle_startendtag(self, tag, attrs):
-        self.tags.add(tag)
-
     def handle_endtag(self, tag):
+        """See that it was open."""
         if tag in {"path", "rect"}:
             return
         assert self.open.pop() == tag
 
     def handle_data(self, data):
+        """Keep scripts and styles."""
         if self.open and self.open[-1] in {"script", "style"}:
             tag, attributes, text = self.blocks[-1]
             self.blocks[-1] = (tag, attributes, text + data)
@@ -141,7 +141,7 @@ def test_hostile_text_in_every_field_stays_text():
                     replace(c, label=evil, help=evil) for c in t.spec.columns)), t.frame, evil) for t in s.tables))
         for s in report.sections
     )  # fmt: skip
-    meta = {name: evil for name in report.meta} | {evil: evil, "files": [{"name": evil, "note": evil}]}
+    meta = dict.fromkeys(report.meta, evil) | {evil: evil, "files": [{"name": evil, "note": evil}]}
     made = Page(html(Report(evil, evil, meta, (evil,) * 7, sections)))
     assert made.tags <= OWN_TAGS
     assert not made.open
@@ -198,6 +198,22 @@ def test_reasons_and_failures_are_shown(text):
     assert "the traces hold no CUPTI counters" in text
     assert "This section could not be made." in text
     assert "ValueError: &lt;b&gt;bad&lt;/b&gt;" in text
+
+
+def test_details_are_folded_and_empty_ones_left_out():
+    spec = TableSpec("t", "Looked up", (key("rank", "Rank"),), is_detail=True)
+    full = Section("s", "S", "Ranks", tables=(Table(spec, pd.DataFrame({"rank": [0, 1, 2]})),))
+    assert '<details class="detail" id="details-table-s-t">' in html(Report("r", sections=(full,)))
+    empty = replace(full, tables=(Table(spec, pd.DataFrame({"rank": []})),))
+    assert "Looked up" not in html(Report("r", sections=(empty,)))
+
+
+def test_cards_stand_in_their_order():
+    facts = tuple(Fact(str(i), f"fact {i}", i, Unit.COUNT, order=100 - i) for i in range(12))
+    shown = re.findall(
+        r'class="label">fact (\d+)', html(Report("r", sections=(Section("s", "S", "Time", facts=facts),)))
+    )
+    assert shown == ["11", "10", "9", "8", "7", "6", "5", "4"]
 
 
 def test_help_becomes_html(text):

@@ -33,7 +33,7 @@ def test_no_longer_than_64(name):
     assert 0 < len(short(name)) <= 64
 
 
-@pytest.mark.parametrize("name", HOSTILE[:5])
+@pytest.mark.parametrize("name", [*HOSTILE[:6], *HOSTILE[7:]])
 def test_what_is_no_cpp_stays(name):
     assert short(name) == name
 
@@ -41,7 +41,8 @@ def test_what_is_no_cpp_stays(name):
 @pytest.mark.parametrize(
     "evil",
     ["void " + "<" * 100_000, "a<" + "(" * 100_000, "void " + "a::" * 33_000 + "<", "_GLOBAL__N__" * 9_000,
-     "void k<" + "Functor_" * 12_000, "void " + " " * 100_000 + "k<", "void k<" + "thrust::a::" * 9_000],
+     "void k<" + "Functor_" * 12_000, "void " + " " * 100_000 + "k<", "void k<" + "thrust::a::" * 9_000,
+     "a::" * 33_000 + "b"],
 )  # fmt: skip
 def test_hostile_names_cost_no_time(evil):
     start = time.perf_counter()

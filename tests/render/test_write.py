@@ -1,7 +1,6 @@
 """The suffix picks the format; a file appears whole or not at all."""
 
 import csv
-import gzip
 import io
 import os
 import re
@@ -97,7 +96,9 @@ def test_numbers_and_gaps_stay():
     assert neutral(-5) == -5
     assert neutral(float("nan")) == ""
     spec = TableSpec("t", "T", (key("n", "=N", Unit.NAME), Column("v", "V", Unit.BYTES)))
-    assert csv_text(Table(spec, pd.DataFrame({"n": ['a"b,c\n'], "v": [-1.5]}))) == '\'=N,V (bytes)\r\n"a""b,c\n",-1.5\r\n'
+    assert (
+        csv_text(Table(spec, pd.DataFrame({"n": ['a"b,c\n'], "v": [-1.5]}))) == '\'=N,V (bytes)\r\n"a""b,c\n",-1.5\r\n'
+    )
 
 
 def test_markdown_says_the_essentials():

@@ -1,0 +1,131 @@
+"""The events of a rank as tables: by category as they stand in the file, device work by start, and its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.trace import classify
+from htareport.trace.capture import Loaded
+from htareport.trace.links import UNLINKED, launches_of
+from htareport.trace.rows import Columns
+from htareport.trace.steps import step_of
+
+KIND_DTYPE = pd.CategoricalDtype([str(kind) for kind in classify.KINDS])
+_DEVICE_KEYS = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "source", "row")
+_LAUNCH_KEYS = ("name", "ts", "dur", "correlation", "capture")
+
+
+class Events(Mapping[str, pd.DataFrame]):
+    """The complete events of a rank by category, each a DataFrame in file order; the length is that of all together.
+
+    Columns: name (category), ts, dur (int64 ns; ts counts from the base time of the files, mostly the epoch), pid, tid,
+    for device rows device, stream and kind (category: compute, comm, memory), then the arguments of the category:
+    correlation (int64, -1 none), bytes, bandwidth (GB/s), and capture.
+    """
+
+    def __init__(self, loaded: Loaded, names: pd.CategoricalDtype) -> None:
+        self._loaded, self._names = loaded, names
+
+    def __getitem__(self, category: str) -> pd.DataFrame:
+        columns, threads, lanes = self._loaded.tables[category], self._loaded.threads, self._loaded.lanes
+        name = pd.Categorical.from_codes(columns["name"], dtype=self._names)
+        out: dict[str, Any] = {"name": name, "ts": columns["ts"], "dur": columns["dur"]}
+        out["pid"], out["tid"] = (as_array([t[i] for t in threads])[columns["thread"]] for i in (0, 1))
+        if "lane" in columns:
+            out["device"], out["stream"] = (as_array([lane[i] for lane in lanes])[columns["lane"]] for i in (0, 1))
+            out["kind"] = pd.Categorical.from_codes(columns["kind"], dtype=KIND_DTYPE)
+        rest = {name: values for name, values in columns.items() if name not in {*out, "thread", "lane"}}
+        return pd.DataFrame(out | rest)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded.tables)
+
+    def __len__(self) -> int:
+        return sum(len(columns["ts"]) for columns in self._loaded.tables.values())
+
+
+def as_array(values: list[Any]) -> NDArray[Any]:
+    """An array of int64 if all values are such integers, else of objects."""
+    if all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in values):
+        return np.array(values, np.int64)
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
+
+
+def launch_table(loaded: Loaded, names: pd.CategoricalDtype) -> pd.DataFrame:
+    """Runtime and driver calls by start: name, ts, end, dur, correlation, capture, graph (bool)."""
+    tables = [columns for category, columns in loaded.tables.items() if classify.is_runtime(category)]
+    columns = _stacked(tables, _LAUNCH_KEYS)
+    order = np.argsort(columns["ts"], kind="stable")
+    columns = {name: values[order] for name, values in columns.items()}
+    is_graph = np.array([classify.is_graph_launch(name) for name in loaded.strings], np.bool_)
+    return pd.DataFrame(
+        {
+            "name": pd.Categorical.from_codes(columns["name"], dtype=names),
+            "ts": columns["ts"],
+            "end": columns["ts"] + columns["dur"],
+            "dur": columns["dur"],
+            "correlation": columns["correlation"],
+            "capture": columns["capture"],
+            "graph": is_graph[columns["name"]],
+        }
+    )
+
+
+def device_table(
+    loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFrame, steps: pd.DataFrame
+) -> pd.DataFrame:
+    """Work of the devices by start; for its columns see RankTrace.device_events."""
+    tables = [
+        {**t, "source": np.full(len(t["ts"]), number, np.int16), "row": np.arange(len(t["ts"]), dtype=np.int32)}
+        for number, (category, t) in enumerate(loaded.tables.items())
+        if category in loaded.device_categories
+    ]
+    columns = _stacked(tables, _DEVICE_KEYS)
+    order = np.lexsort((columns["ts"] + columns["dur"], columns["ts"]))
+    columns = {name: values[order] for name, values in columns.items()}
+    correlations, captures, starts = (launches[name].to_numpy() for name in ("correlation", "capture", "ts"))
+    launch = launches_of(columns["correlation"], columns["capture"], correlations, captures)
+    launched = columns["ts"].copy()
+    launched[launch != UNLINKED] = starts[launch[launch != UNLINKED]]
+    device, stream = (as_array([lane[i] for lane in loaded.lanes])[columns["lane"]] for i in (0, 1))
+    return pd.DataFrame(
+        {
+            "name": pd.Categorical.from_codes(columns["name"], dtype=names),
+            "ts": columns["ts"],
+            "end": columns["ts"] + columns["dur"],
+            "dur": columns["dur"],
+            "kind": pd.Categorical.from_codes(columns["kind"], dtype=KIND_DTYPE),
+            "lane": columns["lane"],
+            "device": device,
+            "stream": stream,
+            "correlation": columns["correlation"],
+            "launch": launch,
+            "step": step_of(steps, launched),
+            "capture": columns["capture"],
+            "source": columns["source"],
+            "row": columns["row"],
+        }
+    )
+
+
+def collective_table(loaded: Loaded) -> pd.DataFrame:
+    """Arguments of collectives, by `source` and `row` of the device events that have them."""
+    parts = [
+        pd.DataFrame({"source": np.full(len(columns["row"]), number, np.int16), **columns})
+        for number, category in enumerate(loaded.tables)
+        if (columns := loaded.collectives.get(category))
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"source": [], "row": []}, dtype="int64")
+
+
+def _stacked(tables: list[Columns], keys: tuple[str, ...]) -> Columns:
+    if not tables:
+        return {key: np.zeros(0, np.int64) for key in keys}
+    return {key: np.concatenate([table[key] for table in tables]) for key in keys}

@@ -1,0 +1,102 @@
+"""How the durations of calls spread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from builder import TraceBuilder
+
+from htareport.analyses.kernel_distribution import KernelDistribution
+
+US = 1000
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def calls(rank: int, name: str, *durations: int, start: int = 0) -> TraceBuilder:
+    trace = TraceBuilder(rank, world_size=2)
+    for duration in durations:
+        trace.kernel(name, start, duration)
+        start += duration + 1
+    return trace
+
+
+def test_ranks_are_compared_by_their_means(run):
+    """Means of 10, 20 and 40 µs: the spread is 4, the slowest rank the last."""
+    section = run(
+        KernelDistribution(), calls(0, "gemm", 5, 15), calls(5, "gemm", 20, 20), calls(9, "gemm", 30, 40, 50)
+    )
+    row = section.table("distribution").iloc[0]
+    assert (row["count"], row["mean"], row["min"], row["max"]) == (7, 180 * US / 7, 5 * US, 50 * US)
+    assert row["spread"] == pytest.approx(4)
+    assert row["slowest_rank"] == 9
+    by_rank = section.table("by_rank").set_index("rank")
+    assert by_rank.loc[9, ["count", "mean", "min", "max"]].tolist() == [3, 40 * US, 30 * US, 50 * US]
+
+
+def test_one_rank_is_not_compared(run):
+    """No spread and no slowest rank then."""
+    row = run(KernelDistribution(), calls(0, "gemm", 5, 15)).table("distribution").iloc[0]
+    assert pd.isna(row["spread"])
+    assert pd.isna(row["slowest_rank"])
+
+
+def test_quantiles_are_within_one_percent(run):
+    """201 calls of 1 to 201 µs: the quantile q is 1 + 200 q."""
+    row = run(KernelDistribution(), calls(0, "gemm", *range(1, 202))).table("distribution").iloc[0]
+    expected = [1 + 200 * q for q in (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)]
+    found = row[["p5", "p25", "p50", "p75", "p95", "p99"]] / US
+    np.testing.assert_allclose(found.astype(float), expected, rtol=0.01)
+
+
+def test_quantiles_stay_within_the_calls(run):
+    """Of equal calls all quantiles are that duration."""
+    row = run(KernelDistribution(), calls(0, "gemm", 7, 7, 7)).table("distribution").iloc[0]
+    assert set(row[["min", "p5", "p50", "p99", "max"]]) == {7 * US}
+
+
+def test_the_number_of_kernels_is_by_class(run):
+    """The two largest of each class."""
+    trace = calls(0, "a", 30).kernel("b", 100, 20).kernel("c", 200, 10).kernel(NCCL, 300, 5)
+    table = run(KernelDistribution.configured({"num_kernels": "2"}), trace).table("distribution")
+    assert table["name"].tolist() == ["a", "b", NCCL]
+    assert table["kind"].tolist() == ["compute", "compute", "communication"]
+
+
+def test_a_kernel_of_no_length(run):
+    """Has quantiles of 0 and no spread over ranks."""
+    row = run(KernelDistribution(), calls(0, "empty", 0, 0), calls(1, "empty", 0)).table("distribution").iloc[0]
+    assert set(row[["min", "p5", "p50", "p99", "max"]]) == {0}
+    assert pd.isna(row["spread"])
+
+
+def test_the_histogram_counts_every_call(run):
+    """Of every kernel, listed or not; a call lies in its bin."""
+    trace = calls(0, "gemm", *range(1, 101)).kernel(NCCL, 10_000, 5).kernel("zero", 10_100, 0)
+    section = run(KernelDistribution(num_kernels=1), trace, calls(1, "gemm", 50))
+    chart = next(chart for chart in section.charts if chart.name == "durations")
+    assert chart.frame["count"].sum() == 103
+    assert chart.frame.groupby("kind")["count"].sum().to_dict() == {"compute": 102, "communication": 1}
+    row = chart.frame[chart.frame["kind"] == "communication"].iloc[0]
+    assert row["left"] <= 5 * US < row["right"]
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(1, None), (2, 2), (9, 1)])
+def test_the_chart_of_ranks(run, ranks, expected):
+    """None of one rank, a mark for each of a few, and the median with its range of many."""
+    traces = [calls(rank, "gemm", 10 + rank) for rank in range(ranks)]
+    section = run(KernelDistribution(), *traces)
+    chart = next((chart for chart in section.charts if chart.name == "ranks"), None)
+    assert (chart and len(chart.frame)) == expected
+    if ranks == 9:
+        row = chart.frame.iloc[0]
+        assert (row["median"], row["min"], row["max"]) == (14 * US, 10 * US, 18 * US)
+        assert "9 ranks" in chart.caption
+
+
+def test_the_box_chart_holds_the_quantiles(run):
+    """Its columns are those of the table."""
+    section = run(KernelDistribution(), calls(0, "gemm", 10, 20, 30))
+    chart = next(chart for chart in section.charts if chart.name == "calls")
+    row = chart.frame.iloc[0]
+    assert row[chart.low] <= row[chart.q1] <= row[chart.y] <= row[chart.q3] <= row[chart.high]
