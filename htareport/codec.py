@@ -40,12 +40,14 @@ def _dtype_name(column: pd.Series[Any]) -> str:
     kind = column.dtype.kind
     if kind in "iub" and column.isna().any():  # A nullable column of pandas.
         return "object"
-    return {"i": "int64", "u": "int64", "f": "float64", "b": "bool"}.get(kind, "object")
+    return {"i": "int64", "u": "uint64", "f": "float64", "b": "bool"}.get(kind, "object")
 
 
 def decode(hint: Any, raw: Any) -> Any:
     """Make a value of the hinted type from what `encode` returned. Fields that it does not know are left out."""
     if hint is pd.DataFrame:
+        if len({len(values) for values in raw["columns"].values()}) > 1:
+            raise ValueError("columns of different lengths")
         data = {n: pd.Series(v, dtype=raw["dtypes"][n]) for n, v in raw["columns"].items()}
         return pd.DataFrame(data, columns=list(raw["columns"]))
     if is_dataclass(hint):

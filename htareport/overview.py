@@ -55,7 +55,10 @@ def _slowest(facts: dict[str, Fact]) -> list[str]:
         said.append(f"The others wait for rank {int(late.value)} ({late.detail}).")
     if (slow := facts.get("slowest_rank")) and slow.value is not None:
         said.append(f"Rank {int(slow.value)} takes longest ({slow.detail}).")
-    return said[:1]
+    said = said[:1]
+    if (step := facts.get("slow_step")) and step.value is not None:
+        said.append(f"Step {int(step.value)} is slow ({step.detail}).")
+    return said
 
 
 def _host_only(facts: dict[str, Fact]) -> list[str]:

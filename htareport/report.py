@@ -288,7 +288,7 @@ class Report:
             raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
         try:
             return cast("Self", decode(cls, raw))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ReportFileError(f"{source}: damaged report: {error}") from error
 
     @classmethod

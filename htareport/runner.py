@@ -108,6 +108,7 @@ def _summaries(
     trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor | None, progress: Progress | None
 ) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
+    found: Iterator[RankSummary]
     if executor is None:
         found = (summarize(rank, files, analyses, window) for rank, files in trace.files.items())
     else:
@@ -118,9 +119,7 @@ def _summaries(
         yield summary
 
 
-def _pooled(
-    trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor
-) -> Generator[RankSummary]:
+def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor) -> Iterator[RankSummary]:
     futures, broken = dict[Future[RankSummary], int](), list[int]()
     for rank, files in trace.files.items():
         try:
@@ -166,7 +165,7 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
             section,
             notes=tuple(notes),
             facts=tuple(analysis.facts(combined)),
-            charts=tuple(analysis.charts(combined)),
+            charts=tuple(chart for chart in analysis.charts(combined) if len(chart.frame)),
             tables=tuple(Table(spec, combined[spec.name]) for spec in analysis.tables),
         )
     except Exception:  # noqa: BLE001  as above

@@ -83,7 +83,7 @@ def _of_equal_shape(
 
 def _slowly(token: bytes) -> int:
     try:
-        value = Decimal(token.strip(b'" \t\r\n').decode()).quantize(_UNIT, ROUND_HALF_EVEN)
+        value = Decimal(token.strip(b'" \t\r\n').decode("ascii")).quantize(_UNIT, ROUND_HALF_EVEN)
     except (ArithmeticError, ValueError):  # No number, or one with more digits than 63 bits have.
         return int(MISSING)
     if not value.is_finite():

@@ -32,15 +32,19 @@ def edges(bins: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 def quantiles(bins: NDArray[Any], counts: NDArray[np.int64], wanted: NDArray[np.float64]) -> NDArray[np.float64]:
     """Quantiles (0 to 1) in ns of what fell into the bins, in any order; nan without any.
 
-    Linear between two values, as elsewhere: of 10 and 1000 the median is 505.
+    Like numpy's, they lie between two neighbours in proportion.
     """
     if not counts.sum():
         return np.full(len(wanted), np.nan)
     order = np.argsort(bins, kind="stable")
-    below = np.cumsum(counts[order])
-    position = wanted * (below[-1] - 1)
-    whole = np.floor(position)
+    last = np.cumsum(counts[order])
     values = np.where(bins[order] == ZERO, 0.0, 10.0 ** ((bins[order] + 0.5) / PER_DECADE))
-    low, high = (values[np.searchsorted(below, at, side="right")] for at in (whole, np.ceil(position)))
-    found: NDArray[np.float64] = low + (high - low) * (position - whole)
-    return found
+    position = wanted * (last[-1] - 1)
+    low, high = (values[np.searchsorted(last, np.floor(position) + more, side="right") % len(last)] for more in (0, 1))
+    return np.where(position == np.floor(position), low, low + (high - low) * (position - np.floor(position)))
+
+
+def coarse_edges(coarse_bins: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Left and right edges in ns of the bins of a picture, which are COARSE bins wide; that of zero begins at 1."""
+    left = np.maximum(10.0 ** (coarse_bins * COARSE / PER_DECADE), 1.0)
+    return left, left * 10 ** (COARSE / PER_DECADE)

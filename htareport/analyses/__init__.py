@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import pkgutil
 from functools import cache
 from importlib import import_module
@@ -13,6 +14,8 @@ from htareport.analyses.base import Analysis, Group
 __all__ = ["ENTRY_POINT_GROUP", "analysis_classes", "discover"]
 
 ENTRY_POINT_GROUP = "htareport.analyses"
+
+_log = logging.getLogger(__name__)
 
 
 @cache
@@ -31,7 +34,11 @@ def analysis_classes() -> dict[str, type[Analysis]]:
         and not inspect.isabstract(value)
         and value.__module__ == module.__name__
     ]
-    classes += [entry.load() for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            classes.append(entry.load())
+        except Exception as error:  # noqa: BLE001  a plug-in that does not load costs its own section only
+            _log.warning("the analysis %s (%s) cannot be loaded: %s", entry.name, entry.value, error)
     order = list(Group)
     return {each.name: each for each in sorted(classes, key=lambda c: (order.index(c.group), c.order, c.name))}
 

@@ -22,6 +22,8 @@ _BYTES = {
     "bool": 1,
     "int8": 1,
     "uint8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
     "half": 2,
     "bfloat16": 2,
     "float16": 2,

@@ -224,8 +224,7 @@ class IdleTime(Analysis):
                 caption="Mean over ranks and devices; another stream may run meanwhile.",
             )
         if len(histogram := frames["histogram"]):
-            left, right = histograms.edges(histogram["bin"].to_numpy() * histograms.COARSE)
-            right = left * 10 ** (histograms.COARSE / histograms.PER_DECADE)
+            left, right = histograms.coarse_edges(histogram["bin"].to_numpy())
             shown = histogram.assign(left=left, right=right)
             yield Chart(
                 "histogram",

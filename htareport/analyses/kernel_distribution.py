@@ -181,9 +181,7 @@ class KernelDistribution(Analysis):
                 caption=f"Median over {ranks} ranks of the rank's mean, whiskers from the smallest to the largest.",
             )
         durations = frames["durations"]
-        left, _ = histograms.edges(durations["bin"].to_numpy() * histograms.COARSE)
-        left = np.where(durations["bin"] < 0, 1.0, left)
-        right = np.maximum(left, 1.0) * 10 ** (histograms.COARSE / histograms.PER_DECADE)
+        left, right = histograms.coarse_edges(durations["bin"].to_numpy())
         yield Chart(
             "durations",
             "Durations of all calls",

@@ -14,6 +14,7 @@ from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
 _NS = Unit.NANOSECONDS
+_SLOW_STEP = 0.15  # A slowest step this little over the median is not named.
 _NOTABLE = 0.02  # A slowest rank this little over the median is not named.
 _SLOWEST = "The slowest rank's time, which is what the job takes for the step."
 
@@ -125,6 +126,12 @@ class StepTime(Analysis):
         spread = f"p95 {text(row['p95'], _NS)} · {count} steps" if count > 1 else "1 step"
         words = f"Median over the steps. {_SLOWEST}"
         yield Fact("step_time", "step time", row["median"], _NS, spread, words, Better.LOWER, order=0)
+        steps = frames["steps"]
+        if row["max"] > (1 + _SLOW_STEP) * row["median"]:
+            slow = steps.sort_values("slowest", ascending=False).iloc[0]
+            detail = f"{text(slow['slowest'], _NS)}, +{text(slow['slowest'] - row['median'], _NS)} over the median"
+            words = "The step that takes longest on its slowest rank, where it is well above the median."
+            yield Fact("slow_step", "slowest step", slow["step"], Unit.ID, detail, words, order=20)
         ranks = frames["ranks"]
         worst = ranks.sort_values("median", ascending=False).iloc[0]
         over = worst["median"] - ranks["median"].median()

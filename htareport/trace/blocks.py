@@ -186,7 +186,11 @@ def _unzstd(file: IO[bytes], start: bytes) -> Iterator[bytes]:
 
     reader = zstandard.ZstdDecompressor().stream_reader(cast("Any", Joined()), read_across_frames=True)
     try:
-        while out := reader.read(BLOCK):
+        out = reader.read(BLOCK)
+        if not out:
+            raise TraceFileError("the zstd data end early, or hold nothing")
+        while out:
             yield out
+            out = reader.read(BLOCK)
     except zstandard.ZstdError as error:
         raise TraceFileError(f"the zstd data are damaged: {error}") from error

@@ -48,6 +48,7 @@ class Loaded:
 
     tables: dict[str, Columns]
     collectives: dict[str, Columns]  # By category; `row` is the row of its table.
+    memory: Columns  # The [memory] instants, in file order; empty if there are none.
     strings: list[str]
     threads: list[tuple[Any, Any]]
     lanes: list[tuple[Any, Any]]
@@ -91,6 +92,7 @@ class _File:
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
         self.rows = Rows(reader)
+        self.memory: Columns = {}
         self.device_categories = self._tell_device_rows(reader)
         set_aside = self._set_times_straight()
         for what, counts in (("repaired", content.repairs), ("events with impossible times set aside", set_aside)):
@@ -151,6 +153,7 @@ class _File:
         self.rows.tables = {category: columns for category, columns in tables.items() if len(columns["ts"])}
         for columns in self.rows.tables.values():
             columns["ts"] += self.capture.base_ns
+        self.memory = self.rows.tables.pop(classify.MEMORY_CATEGORY, {})  # Instants are no complete events.
         firsts = [int(columns["ts"].min()) for columns in self.rows.tables.values()]
         lasts = [int((columns["ts"] + columns["dur"]).max()) for columns in self.rows.tables.values()]
         self.capture.first_ns, self.capture.last_ns = min(firsts, default=None), max(lasts, default=None)
@@ -191,7 +194,7 @@ class _Rank:
         numbers = {lane: number for number, lane in enumerate(dict.fromkeys(lanes))}
         lane_numbers = np.array([numbers[lane] for lane in lanes], np.int32)
         for number, file in enumerate(files):
-            for columns in file.rows.tables.values():
+            for columns in (*file.rows.tables.values(), *filter(None, [file.memory])):
                 columns["capture"] = np.full(len(columns["ts"]), number, np.int16)
                 if "lane" in columns:
                     columns["lane"] = lane_numbers[columns["lane"]]
@@ -211,6 +214,7 @@ class _Rank:
         return Loaded(
             tables,
             collectives,
+            memory=_joined([file.memory for file in files if file.memory] or [{}]),
             strings=list(reader.strings),
             threads=list(reader.threads),
             lanes=list(numbers),

@@ -28,6 +28,8 @@ KERNEL_CATEGORIES = frozenset({"kernel", "Kernel", "mtia_ccp_events"})
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset", "Memcpy", "Memset"})
 ANNOTATION_CATEGORIES = frozenset({"gpu_user_annotation"})
 PROFILER_CATEGORY = "Trace"
+MEMORY_CATEGORY = "cpu_instant_event"  # Instants named [memory]; those of 2021 have no category.
+MEMORY_NAME = "[memory]"
 NPU_PROCESS = "Ascend Hardware"  # Device rows of torch_npu have no category, but this name of their process.
 
 COMMUNICATION_NAMES = [
@@ -55,12 +57,18 @@ NO_WORK_NAMES = [
     r"^(?:EVENT|NOTIFY)_(?:RECORD|WAIT)(?:_SQE)?$",  # Ascend
 ]
 _RUNTIME = re.compile(r"runtime|driver", re.IGNORECASE)
+_COPY_KIND_LENGTH = 11
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})(?!\d)", re.ASCII)  # A number within 31 bits.
 
 
 def is_runtime(category: str) -> bool:
     """Whether rows of a category are calls of a runtime or driver, which launch device work."""
     return _RUNTIME.search(category) is not None
+
+
+def copy_kind(name: str) -> str:
+    """Direction of a copy (Memcpy HtoD of "Memcpy HtoD (Pinned -> Device)"), or Memset."""
+    return "Memset" if name.startswith("Memset") else name[:_COPY_KIND_LENGTH]
 
 
 def is_graph_launch(name: str) -> bool:

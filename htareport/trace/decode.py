@@ -14,9 +14,9 @@ from typing import Any, Literal, Union
 
 import msgspec
 
-from htareport.trace.classify import PROFILER_CATEGORY
+from htareport.trace.classify import MEMORY_CATEGORY, MEMORY_NAME, PROFILER_CATEGORY
 from htareport.trace.columns import NO_TEXT, Arg, Codes, Table, declare
-from htareport.trace.schema import COLLECTIVE, FAMILIES, LANE_KEYS, Family, family_of
+from htareport.trace.schema import COLLECTIVE, FAMILIES, LANE_KEYS, WHOLE, Family, family_of
 
 Buffer = bytes | bytearray | memoryview
 _LONGEST_PAUSE = 6
@@ -59,6 +59,8 @@ class _Attributes:
             elif isinstance(value, bool):  # Which Python would count as 0 and 1.
                 value = None
             setattr(self, arg.column, value)
+        if family.args == (WHOLE,):
+            self.args = msgspec.json.encode(given)
 
 
 def _hashable(value: Any) -> Any:
@@ -120,7 +122,7 @@ class Reader:
         fields: list[Any] = []
         if family.kept:  # In the order in which Kineto writes them, which is the fastest to decode.
             fields = [
-                ("ph", Literal["X"]),
+                ("ph", Literal[family.phase]),
                 ("name", str),
                 ("pid", Union[int, str], -1),  # noqa: UP007  made into a msgspec type at run time
                 ("tid", Union[int, str], -1),  # noqa: UP007
@@ -128,6 +130,9 @@ class Reader:
                 ("dur", msgspec.Raw, NO_TEXT),
             ]
             args: tuple[Arg, ...] = family.args
+            if args == (WHOLE,):
+                fields.append(("args", msgspec.Raw, NO_TEXT))
+                args = ()
             if family.on_device:
                 args = (*args, *(Arg(column, key, "int") for column, key in LANE_KEYS.items()), *COLLECTIVE)
             if args:
@@ -159,7 +164,7 @@ class Reader:
             elif empty := self._empty.get(category):
                 self._store(category, group, [event.args or empty for event in group])
             else:
-                self._store(category, group, ())
+                self._store(category, group, group)  # Its arguments, if any are wanted, are taken whole.
 
     # --- loose ------------------------------------------------------------------------------
 
@@ -167,9 +172,11 @@ class Reader:
         groups: dict[str, list[Loose]] = {}
         for event in events:
             category = self._known(event.cat) if isinstance(event.cat, str) else ""
+            if event.ph == "i" and not category and event.name == MEMORY_NAME:
+                category = MEMORY_CATEGORY
             if event.ph == "M":
                 self._store_metadata(event)
-            elif event.ph != "X" or category == PROFILER_CATEGORY:
+            elif event.ph != self._phase(category) or category == PROFILER_CATEGORY:
                 self.counts[category or f"ph {event.ph}"] += 1
             else:
                 if not isinstance(event.name, str):
@@ -188,6 +195,9 @@ class Reader:
                 self.counts[category] += len(group)
                 continue
             self._store(category, group, [_Attributes(event.args, family) for event in group])
+
+    def _phase(self, category: str) -> str:
+        return FAMILIES[category].phase if category in FAMILIES else "X"
 
     def _known(self, category: str) -> str:
         """The category, or one for all others where there are too many to tell apart."""
@@ -210,7 +220,7 @@ class Reader:
             table = self.tables[category] = Table(family.args, on_device=family.on_device)
         first = len(table)
         table.ts.extend([event.ts for event in events])
-        table.dur.extend([event.dur for event in events])
+        table.dur.extend([event.dur for event in events] if self._phase(category) == "X" else [b"0"] * len(events))
         strings, threads = self.strings, self.threads
         table.name.extend([strings[event.name] for event in events])
         table.thread.extend([threads[event.pid, event.tid] for event in events])

@@ -149,7 +149,7 @@ def _rank_in(file: Path) -> int | None:
     window = Window(blocks(file))
     if not window.more():
         raise TraceFileError("the file is empty")
-    if window.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in {b"{", b"["}:
+    if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise _NotATraceError("not JSON")
     head = find_events(window)
     if head is None:

@@ -17,7 +17,7 @@ from htareport.trace.steps import step_of
 
 KIND_DTYPE = pd.CategoricalDtype([str(kind) for kind in classify.KINDS])
 _DEVICE_KEYS = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "source", "row")
-_LAUNCH_KEYS = ("name", "ts", "dur", "correlation", "capture")
+_LAUNCH_KEYS = ("name", "ts", "dur", "thread", "correlation", "capture", "source", "row")
 
 
 class Events(Mapping[str, pd.DataFrame]):
@@ -59,8 +59,12 @@ def as_array(values: list[Any]) -> NDArray[Any]:
 
 
 def launch_table(loaded: Loaded, names: pd.CategoricalDtype) -> pd.DataFrame:
-    """Runtime and driver calls by start: name, ts, end, dur, correlation, capture, graph (bool)."""
-    tables = [columns for category, columns in loaded.tables.items() if classify.is_runtime(category)]
+    """Runtime and driver calls by start; for their columns see RankTrace.launches."""
+    tables = [
+        _numbered(number, columns)
+        for number, (category, columns) in enumerate(loaded.tables.items())
+        if classify.is_runtime(category)
+    ]
     columns = _stacked(tables, _LAUNCH_KEYS)
     order = np.argsort(columns["ts"], kind="stable")
     columns = {name: values[order] for name, values in columns.items()}
@@ -71,9 +75,12 @@ def launch_table(loaded: Loaded, names: pd.CategoricalDtype) -> pd.DataFrame:
             "ts": columns["ts"],
             "end": columns["ts"] + columns["dur"],
             "dur": columns["dur"],
+            "thread": columns["thread"],
             "correlation": columns["correlation"],
             "capture": columns["capture"],
             "graph": is_graph[columns["name"]],
+            "source": columns["source"],
+            "row": columns["row"],
         }
     )
 
@@ -83,8 +90,8 @@ def device_table(
 ) -> pd.DataFrame:
     """Work of the devices by start; for its columns see RankTrace.device_events."""
     tables = [
-        {**t, "source": np.full(len(t["ts"]), number, np.int16), "row": np.arange(len(t["ts"]), dtype=np.int32)}
-        for number, (category, t) in enumerate(loaded.tables.items())
+        _numbered(number, columns)
+        for number, (category, columns) in enumerate(loaded.tables.items())
         if category in loaded.device_categories
     ]
     columns = _stacked(tables, _DEVICE_KEYS)
@@ -125,7 +132,27 @@ def collective_table(loaded: Loaded) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"source": [], "row": []}, dtype="int64")
 
 
+def _numbered(number: int, columns: Columns) -> Columns:
+    """Columns that know where they come from: the number of their table, and the row in it."""
+    size = len(columns["ts"])
+    return {**columns, "source": np.full(size, number, np.int16), "row": np.arange(size, dtype=np.int32)}
+
+
 def _stacked(tables: list[Columns], keys: tuple[str, ...]) -> Columns:
     if not tables:
         return {key: np.zeros(0, np.int64) for key in keys}
     return {key: np.concatenate([table[key] for table in tables]) for key in keys}
+
+
+def copy_table(loaded: Loaded, events: pd.DataFrame) -> pd.DataFrame:
+    """The device events of the categories of copies and fills, with copy_kind, bytes (-1 none), bandwidth (GB/s)."""
+    parts = []
+    for number, (category, columns) in enumerate(loaded.tables.items()):
+        if category in classify.COPY_CATEGORIES:
+            mine = events[events["source"] == number]
+            rows = mine["row"].to_numpy()
+            kinds = {name: classify.copy_kind(name) for name in mine["name"].unique()}
+            copies = mine.assign(copy_kind=mine["name"].astype(object).map(kinds))
+            parts.append(copies.assign(bytes=columns["bytes"][rows], bandwidth=columns["bandwidth"][rows]))
+    empty = events.iloc[:0].assign(copy_kind="", bytes=np.int64(0), bandwidth=0.0)
+    return pd.concat(parts).sort_index() if parts else empty

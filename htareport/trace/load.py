@@ -111,6 +111,8 @@ def _read_exactly(window: Window, reader: Reader, content: FileContent) -> bool:
         _feed_span(text[:end], window.place(), reader, content)
     window.position += end
     if close >= 0:
+        if text[close : close + 1] != b"]":
+            raise PlacedError("not valid JSON", window.place(), "a bracket that does not close the array of events")
         window.position += 1
         return True
     window.skip_between()
@@ -179,7 +181,7 @@ def _read_metadata(head: bytes, window: Window, content: FileContent) -> None:
 def _metadata_error(text: bytes, shift: int, reason: str) -> TraceFileError:
     """The error for metadata that do not parse; `shift` leads from an offset behind the events to one in the file."""
     at, why = _fault(text)
-    if at >= len(text.rstrip()) - _EDGE or why.startswith("Unterminated string"):
+    if why != "Extra data" and (at >= len(text.rstrip()) - _EDGE or why.startswith("Unterminated string")):
         return PlacedError("the file ends early,", shift + len(text), "the metadata behind the events are not closed")
     behind = text.find(b'"traceEvents"') < at
     return PlacedError("the metadata around the events are not valid JSON", at + shift * behind, why or reason)

@@ -17,11 +17,13 @@ from htareport.algorithms import intervals
 from htareport.errors import NothingToReadError
 from htareport.trace import blocks, classify, discover
 from htareport.trace.capture import Capture, Loaded, load_rank
-from htareport.trace.events import Events, collective_table, device_table, launch_table
+from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
+from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED
 from htareport.trace.steps import step_table
 from htareport.trace.window import ALL, Window
 
+_ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 _FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
 
 Source: TypeAlias = str | Path | Iterable[str | Path] | Mapping[int, str | Path | tuple[Path, ...]]
@@ -34,6 +36,11 @@ class Capability(StrEnum):
     STEPS = "no ProfilerStep# rows: call prof.step() once per iteration"
     COMM = "no communication kernels: the job used one rank, or none ran while the profiler was on"
     HOST_OPS = "no host operators: profile with ProfilerActivity.CPU among the activities"
+    COPIES = "no memory copies or fills ran while the profiler was on"
+    ANNOTATIONS = "no annotations: wrap parts of the step in torch.profiler.record_function(name)"
+    SYNC = "no synchronisation rows: profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
+    CUPTI = "no CUPTI counters: profile with experimental_config=_ExperimentalConfig(profiler_metrics=[…])"
+    MEMORY = "no memory events: profile with profile_memory=True"
     LAUNCHES = "no launches are linked to GPU work: profile with ProfilerActivity.CPU as well"
 
 
@@ -165,7 +172,11 @@ class RankTrace:
 
     @cached_property
     def launches(self) -> pd.DataFrame:
-        """Runtime and driver calls by start: name, ts, end, dur, correlation, capture, graph (bool)."""
+        """Runtime and driver calls by start.
+
+        Columns: name, ts, end, dur (ns), thread, correlation, capture, graph (bool), source and row (of the events
+        table).
+        """
         return launch_table(self.loaded, self._names)
 
     @cached_property
@@ -195,6 +206,21 @@ class RankTrace:
         """Arguments of collectives, by `source` and `row` of the device events that have them."""
         return collective_table(self.loaded)
 
+    @cached_property
+    def copies(self) -> pd.DataFrame:
+        """Device events that copy or fill, with copy_kind, bytes (-1 where not given) and bandwidth (GB/s, nan)."""
+        return copy_table(self.loaded, self.device_events)
+
+    @cached_property
+    def host(self) -> pd.DataFrame:
+        """Annotations, operators and runtime calls as a tree; for the columns see host.host_table."""
+        return host_table(self.loaded, self._names, self.launches, python=False)
+
+    @cached_property
+    def host_with_python(self) -> pd.DataFrame:
+        """The same with Python functions."""
+        return host_table(self.loaded, self._names, self.launches, python=True)
+
     def device_name(self, device: Any) -> str:
         """Return what the trace calls a device, empty if it does not."""
         return next((c.devices[device] for c in self.captures if device in c.devices), "")
@@ -217,6 +243,11 @@ class RankTrace:
             Capability.STEPS: len(self.steps) > 0,
             Capability.COMM: bool((events["kind"] == classify.Kind.COMM).any()),
             Capability.HOST_OPS: any(category in self.loaded.tables for category in ("cpu_op", "Operator")),
+            Capability.COPIES: any(category in self.loaded.tables for category in classify.COPY_CATEGORIES),
+            Capability.ANNOTATIONS: any(category in self.loaded.tables for category in _ANNOTATIONS),
+            Capability.SYNC: "cuda_sync" in self.loaded.tables,
+            Capability.CUPTI: "cuda_profiler_range" in self.loaded.tables,
+            Capability.MEMORY: bool(self.loaded.memory),
             Capability.LAUNCHES: bool((events["launch"] != UNLINKED).any()),
         }
         return frozenset(capability for capability, present in found.items() if present)

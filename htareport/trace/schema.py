@@ -22,7 +22,27 @@ COLLECTIVE = (
     Arg("group_ranks", "Process Group Ranks", "json"),
     Arg("seq", "Seq", "int"),
 )
-declare((CORRELATION, *COPY, *COLLECTIVE))
+OPERATOR = (
+    Arg("external_id", "External id", "int"),
+    Arg("sequence", "Sequence number", "int"),
+    Arg("forward_thread", "Fwd thread id", "int"),
+    Arg("shapes", "Input Dims", "json"),
+)
+SYNC = (
+    Arg("sync_stream", "stream", "int"),
+    Arg("wait_stream", "wait_on_stream", "int"),
+    Arg("wait_correlation", "wait_on_cuda_event_record_corr_id", "int"),
+)
+MEMORY = (
+    Arg("size", "Bytes", "int"),
+    Arg("address", "Addr", "int"),
+    Arg("allocated", "Total Allocated", "int"),
+    Arg("reserved", "Total Reserved", "int"),
+    Arg("device_type", "Device Type", "int"),
+    Arg("device_id", "Device Id", "int"),
+)
+WHOLE = Arg("args", "args", "json")  # All arguments together, of events whose arguments have names of their own.
+declare((CORRELATION, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE))
 
 
 class Family(NamedTuple):
@@ -31,23 +51,32 @@ class Family(NamedTuple):
     args: tuple[Arg, ...] = ()
     on_device: bool = False
     kept: bool = True  # Otherwise only counted.
+    phase: str = "X"  # "i" for instants, which have no duration.
 
 
 HOST = Family()
 RUNTIME = Family((CORRELATION,))
+OPERATORS = Family(OPERATOR)
+SYNCS = Family((CORRELATION, *SYNC))
+MEMORY_INSTANTS = Family(MEMORY, phase="i")
+COUNTERS = Family((WHOLE,))
 KERNEL = Family((CORRELATION,), on_device=True)
 COPIES = Family((CORRELATION, *COPY), on_device=True)
 COUNTED = Family(kept=False)
 
 # The categories that PyTorch writes; others join as they are met.
 FAMILIES: dict[str, Family] = {
-    **dict.fromkeys(("cpu_op", "user_annotation", "gpu_user_annotation", "python_function"), HOST),
-    **dict.fromkeys(("overhead", "cuda_sync", "Operator", "cuda_profiler_range", "cuda_event"), HOST),
+    "cpu_op": OPERATORS,
+    "cuda_sync": SYNCS,
+    "cuda_profiler_range": COUNTERS,
+    classify.MEMORY_CATEGORY: MEMORY_INSTANTS,
+    **dict.fromkeys(("user_annotation", "gpu_user_annotation", "python_function"), HOST),
+    **dict.fromkeys(("overhead", "Operator", "cuda_event"), HOST),
     **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime"), RUNTIME),
     **dict.fromkeys(sorted(classify.KERNEL_CATEGORIES), KERNEL),
     **dict.fromkeys(sorted(classify.COPY_CATEGORIES), COPIES),
     **dict.fromkeys(("ac2g", "fwdbwd", "async_cpu_to_gpu", "async_gpu", "forward_backward"), COUNTED),
-    **dict.fromkeys(("async", "async_npu", "HostToDevice", "cpu_instant_event", classify.PROFILER_CATEGORY), COUNTED),
+    **dict.fromkeys(("async", "async_npu", "HostToDevice", classify.PROFILER_CATEGORY), COUNTED),
 }
 
 

@@ -38,7 +38,7 @@ def test_collectives_from_their_arguments(run):
     assert gather["bytes"] == 800 * 2
     reduce = table.loc[("all_reduce", "default_pg")]
     assert (reduce["time"], reduce["overlap"], reduce["bytes"]) == (50 * US, 20 * US, 4000)
-    assert list(table.index)[0] == ("all_reduce", "default_pg")  # The most exposed first.
+    assert table.index[0] == ("all_reduce", "default_pg")  # The most exposed first.
 
 
 @pytest.mark.parametrize(

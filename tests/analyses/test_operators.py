@@ -12,7 +12,7 @@ US = 1000
 
 
 def nested(rank: int = 0) -> TraceBuilder:
-    """linear [0, 100] calls t [5, 15] and addmm [20, 90], which calls fill [30, 50]; apart, t [200, 230]."""
+    """One linear [0, 100] calls t [5, 15] and addmm [20, 90], which calls fill [30, 50]; apart, t [200, 230]."""
     trace = TraceBuilder(rank, world_size=2).cpu_op("linear", 0, 100).cpu_op("t", 5, 10).cpu_op("addmm", 20, 70)
     return trace.cpu_op("fill", 30, 20).cpu_op("t", 200, 30)
 

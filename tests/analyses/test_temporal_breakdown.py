@@ -201,7 +201,10 @@ def test_steps_are_means_over_ranks(run):
 def test_the_means_of_a_step_add_up(run):
     """Rounding to whole nanoseconds does not break the partition."""
     ranks = [
-        TraceBuilder(rank).step(0, 0, "0.100").kernel("a", 0, f"0.0{10 + rank}").kernel(NCCL, "0.050", f"0.0{10 + rank}")
+        TraceBuilder(rank)
+        .step(0, 0, "0.100")
+        .kernel("a", 0, f"0.0{10 + rank}")
+        .kernel(NCCL, "0.050", f"0.0{10 + rank}")
         for rank in (0, 1)
     ]
     steps = run(TemporalBreakdown(), *ranks).table("steps")

@@ -1,0 +1,154 @@
+"""Memory copies and fills: how much, how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import series
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_RATE = Unit.BYTES_PER_SECOND
+_PER_GB = 10**9
+
+
+class MemoryBandwidth(Analysis):
+    """How much memory is copied and filled, in which direction, and how fast.
+
+    ## How it is computed
+    Copies and fills by kind, from the rows of their categories. *Effective* is the sum of the bytes over the sum of the
+    times (GB = 10^9 bytes) of the copies whose size the trace gives. *Mean while busy* and *peak* come from the
+    bandwidth that the trace gives for each copy: concurrent copies of a kind add up, the mean is weighted by time over
+    the part where it is above zero, and copies of no duration or without a finite value add nothing.
+
+    ## What to do
+    - Host to device far below the link (PCIe 4 x16 about 25 GB/s): pin the host memory, copy larger pieces.
+    - Many small copies: collect them, or keep the data on the device.
+    - Device to host in every step: `.item()`, `.cpu()` or printing; do it less often, without blocking.
+    """
+
+    title = "Memory copies"
+    group = Group.MEMORY
+    order = 0
+    requires = frozenset({Capability.COPIES})
+    tables = (
+        TableSpec(
+            "kinds",
+            "By kind, all ranks together",
+            (
+                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or fill."),
+                Column("count", "Events", Unit.COUNT, "Copies or fills."),
+                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes, where the trace gives them."),
+                Column("time", "Time", _NS, "Sum of the durations.", better=Better.LOWER),
+                Column(
+                    "effective", "Effective", _RATE, "Bytes over time, of the events with a size.", better=Better.HIGHER
+                ),
+                Column("mean", "Mean while busy", _RATE, "Of the bandwidth in the trace, weighted by time."),
+                Column("peak", "Peak", _RATE, "Largest sum of concurrent copies."),
+                Column("without_size", "Without size", Unit.COUNT, "Events whose size the trace does not give."),
+            ),
+        ),
+        TableSpec(
+            "ranks",
+            "By rank and kind",
+            (
+                key("rank", "Rank"),
+                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or fill."),
+                Column("count", "Events", Unit.COUNT, "Copies or fills."),
+                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes, where the trace gives them."),
+                Column("time", "Time", _NS, "Sum of the durations."),
+                Column("effective", "Effective", _RATE, "Bytes over time, of the events with a size."),
+            ),
+            is_detail=True,
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        copies = trace.copies
+        rows = []
+        for kind, mine in copies.groupby("copy_kind", sort=True):
+            sized = mine[mine["bytes"] >= 0]
+            areas = [bandwidth_levels(part) for _, part in mine.groupby("capture")]
+            rows.append(
+                {
+                    "kind": kind,
+                    "count": len(mine),
+                    "bytes": int(sized["bytes"].sum()) if len(sized) else None,
+                    "time": int(mine["dur"].sum()),
+                    "sized_time": int(sized["dur"].sum()),
+                    "area": sum(area for _, _, area, _ in areas),
+                    "busy": sum(busy for *_, busy in areas),
+                    "peak": max((float(level.max(initial=0)) for _, level, _, _ in areas), default=0.0),
+                    "without_size": len(mine) - len(sized),
+                }
+            )
+        return {"ranks": pd.DataFrame(rows)}
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        ranks = frames["ranks"]
+        groups = ranks.groupby("kind")
+        kinds = groups[["count", "time", "sized_time", "area", "busy", "without_size"]].sum()
+        kinds["bytes"] = groups["bytes"].sum(min_count=1)
+        kinds["peak"] = groups["peak"].max()
+        kinds = kinds.reset_index().sort_values(["time", "kind"], ascending=[False, True])
+        kinds["mean"] = kinds["area"] / kinds["busy"].where(kinds["busy"] > 0)
+        kinds["peak"] = kinds["peak"].where(kinds["peak"] > 0)
+        return {"kinds": kinds.assign(effective=_rate(kinds)), "ranks": ranks.assign(effective=_rate(ranks))}
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        kinds = frames["kinds"]
+        yield Chart(
+            "time",
+            "Time in copies and fills",
+            Mark.BAR,
+            kinds,
+            "time",
+            "kind",
+            x_label="sum of durations",
+            x_unit=_NS,
+            y_unit=Unit.TEXT,
+            caption="All ranks together.",
+        )
+        rated = kinds[kinds["effective"].notna()]
+        if len(rated):
+            yield Chart(
+                "effective",
+                "Effective bandwidth",
+                Mark.BAR,
+                rated,
+                "effective",
+                "kind",
+                x_label="bytes / time",
+                x_unit=_RATE,
+                y_unit=Unit.TEXT,
+                caption="Sum of bytes over sum of times, all ranks together.",
+            )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        if frames["kinds"]["effective"].isna().all():
+            yield "No data on sizes: the trace gives no bytes for its copies, so no bandwidth is shown."
+
+
+def _rate(frame: pd.DataFrame) -> pd.Series:
+    time = frame["sized_time"].astype("float64")
+    return frame["bytes"].astype("float64") * _PER_GB / time.where(time > 0)
+
+
+def bandwidth_levels(copies: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, float, int]:
+    """Stamps (ns) and summed bandwidth (bytes/s) at each change, its sum over time, and the busy time (ns).
+
+    Levels are summed as integers, so that they return to 0 exactly.
+    """
+    fine = copies[np.isfinite(copies["bandwidth"]) & (copies["dur"] > 0)]
+    rate = np.rint(fine["bandwidth"].to_numpy() * _PER_GB).astype(np.int64)
+    stamps = np.concatenate((fine["ts"].to_numpy(), fine["end"].to_numpy()))
+    stamps, level = series.levels(stamps, np.concatenate((rate, -rate)))
+    lasting = np.diff(stamps)
+    busy = level[:-1] > 0
+    return stamps, level, float((level[:-1] * lasting.astype(np.float64))[busy].sum()), int(lasting[busy].sum())

@@ -1,0 +1,170 @@
+"""How far the host runs ahead of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import intervals, series
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import ranks_note, worst_ranks
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_SHARES = {"p50": 0.5, "p95": 0.95}
+_MOST_POINTS = 400
+_MOST_LANES = 6
+
+
+@dataclass(frozen=True)
+class QueueLength(Analysis):
+    """How much launched work waits for each stream: how far the host runs ahead of the device.
+
+    ## How it is computed
+    For every launch whose device work is in the trace the length of the stream's queue rises by one at the start of the
+    call (by n for a graph of n device events) and falls by one when the device event starts; the launch comes first at
+    equal stamps, and an event that starts before its launch leaves the queue at the launch. Mean and percentiles are
+    weighted by time, from the first change to the last. A queue of `max_queue_length` is *full*; the host is *blocked*
+    while a launch call is in progress on a full queue.
+
+    ## What to do
+    - Near zero most of the time: the device waits for the host. See idle time by cause.
+    - Full: the host is ahead, which costs nothing, unless it has other work (input, other streams) to do meanwhile.
+    """
+
+    title = "Queue length"
+    group = Group.HOST
+    order = 20
+    requires = frozenset({Capability.LAUNCHES})
+    tables = (
+        TableSpec(
+            "streams",
+            "By stream",
+            (
+                key("rank", "Rank"),
+                key("device", "Device"),
+                key("stream", "Stream"),
+                Column("mean", "Mean", Unit.COUNT, "Mean length over time."),
+                Column("p50", "p50", Unit.COUNT, "Length that is not exceeded half of the time."),
+                Column("p95", "p95", Unit.COUNT, "Length that is not exceeded 95 % of the time."),
+                Column("max", "Max", Unit.COUNT, "Largest length."),
+                Column("full", "Full", _NS, "Time at or above the full length."),
+                Column(
+                    "blocked", "Blocked", _NS, "Time of launch calls in progress while it is full.", better=Better.LOWER
+                ),
+                Column("empty_share", "Empty", Unit.RATIO, "Share of the time in which nothing waits."),
+            ),
+        ),
+    )
+
+    max_queue_length: int = 1024
+
+    def map(self, trace: RankTrace) -> Frames:
+        rows, points = [], []
+        calls = trace.launches
+        for (device, stream), lane in queue_series(trace).groupby(["device", "stream"], sort=False):
+            stamps, length = lane["ts"].to_numpy(), lane["queue_length"].to_numpy()
+            statistics = series.time_weighted(stamps, length, tuple(_SHARES.values()))
+            full = self.full(lane)
+            launch = trace.device_events.loc[
+                (trace.device_events["device"] == device) & (trace.device_events["stream"] == stream), "launch"
+            ].unique()
+            used = calls.iloc[launch[launch >= 0]]
+            lasting = np.diff(stamps)
+            rows.append(
+                {
+                    "device": device,
+                    "stream": stream,
+                    "mean": statistics.mean,
+                    **dict(zip(_SHARES, statistics.quantiles, strict=True)),
+                    "max": statistics.max,
+                    "full": intervals.total(full),
+                    "blocked": int(intervals.covered(full, used["ts"].to_numpy(), used["end"].to_numpy()).sum()),
+                    "empty_share": lasting[length[:-1] == 0].sum() / lasting.sum() if lasting.sum() else np.nan,
+                }
+            )
+            points.append(_thinned(lane))
+        return {"streams": pd.DataFrame(rows), "points": pd.concat(points, ignore_index=True)}
+
+    def full(self, lane: pd.DataFrame) -> intervals.Intervals:
+        """Times in which one stream's queue is full."""
+        stamps, length = lane["ts"].to_numpy(), lane["queue_length"].to_numpy()
+        at = np.flatnonzero(length[:-1] >= self.max_queue_length)
+        return intervals.union(stamps[at], stamps[at + 1])
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        streams, points = frames["streams"], frames["points"]
+        first = points[points["rank"] == points["rank"].min()]
+        return {
+            "streams": worst_ranks(streams.sort_values(["rank", "max"], ascending=[True, False]), "full"),
+            "points": first.assign(ts=first["ts"] - job.zero_ns),
+            "size": pd.DataFrame([{"ranks": streams["rank"].nunique()}]),
+        }
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        points = frames["points"]
+        rank = int(points["rank"].iloc[0])
+        lanes = points.groupby("lane")["queue_length"].max().sort_values(ascending=False).index[:_MOST_LANES]
+        yield Chart(
+            "series",
+            f"Queue length over time, rank {rank}",
+            Mark.LINE,
+            points[points["lane"].isin(lanes)],
+            "ts",
+            "queue_length",
+            "lane",
+            x_label="time",
+            y_label="launched, not started",
+            x_unit=_NS,
+            y_unit=Unit.COUNT,
+            caption="Largest length within each point of the line; the streams with the longest queues.",
+        )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        there = int(frames["size"]["ranks"].iloc[0])
+        yield from ranks_note("by stream", frames["streams"], there, "those whose queues are full the longest")
+
+    def detail(self, trace: RankTrace) -> pd.DataFrame:
+        return queue_series(trace)
+
+
+def queue_series(trace: RankTrace) -> pd.DataFrame:
+    """Length of each stream's queue after each change: ts (ns), pid, tid, device, stream, queue_length, capture.
+
+    All launches of one stamp make one row, then all starts of that stamp another.
+    """
+    events = trace.device_events[trace.device_events["launch"] >= 0]
+    launched = trace.launches["ts"].to_numpy()[events["launch"].to_numpy()]
+    started = np.maximum(events["ts"].to_numpy(), launched)
+    lane = pd.factorize(events["lane"])[0] * len(trace.captures) + events["capture"].to_numpy()
+    lanes, stamps = np.concatenate((lane, lane)), np.concatenate((launched, started))
+    starts = np.repeat([0, 1], len(events))
+    order = np.lexsort((starts, stamps, lanes))
+    lanes, stamps, starts = lanes[order], stamps[order], starts[order]
+    length = np.cumsum(1 - 2 * starts)  # Each lane ends at 0, so the next begins there.
+    last = np.append((lanes[1:] != lanes[:-1]) | (stamps[1:] != stamps[:-1]) | (starts[1:] != starts[:-1]), True)[
+        : len(order)
+    ]
+    source = np.concatenate((np.arange(len(events)),) * 2)[order][last]
+    chosen = events.iloc[source]
+    return pd.DataFrame(
+        {
+            "ts": stamps[last],
+            "device": chosen["device"].to_numpy(),
+            "stream": chosen["stream"].to_numpy(),
+            "queue_length": length[last],
+            "capture": chosen["capture"].to_numpy(),
+        }
+    )
+
+
+def _thinned(lane: pd.DataFrame) -> pd.DataFrame:
+    """The largest length within each of at most so many stretches of equal numbers of points."""
+    label = f"{lane['device'].iloc[0]}/{lane['stream'].iloc[0]}"
+    bins = np.arange(len(lane)) * min(len(lane), _MOST_POINTS) // len(lane)
+    kept = lane.loc[lane.groupby(bins)["queue_length"].idxmax(), ["ts", "queue_length"]]
+    return kept.assign(lane=f"stream {label}")

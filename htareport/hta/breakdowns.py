@@ -1,0 +1,180 @@
+"""Breakdowns of time and of kernels, under HTA's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htareport.analyses import kernel_stats
+from htareport.analyses.comm_overlap import CommOverlap
+from htareport.analyses.idle_time import IdleTime
+from htareport.analyses.kernel_breakdown import KernelBreakdown, exclusive_times
+from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.report import concat
+from htareport.trace import RankTrace
+
+_TYPES = {"compute": "COMPUTATION", "comm": "COMMUNICATION", "memory": "MEMORY"}
+_TIMES = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
+_MORE_TIMES = {"p50": "p50 (us)", "p95": "p95 (us)"}
+
+
+class Breakdowns(LoadedRanks):
+    """Where the time of devices, streams and kernels goes."""
+
+    def get_profiler_steps(self) -> list[int]:
+        """Numbers of the profiler steps on any rank, in order."""
+        return sorted({number for trace in self.ranks_loaded.values() for number in trace.steps["number"].tolist()})
+
+    def get_temporal_breakdown(self, visualize: bool = False) -> pd.DataFrame:
+        """Compute, communication, memory and idle time by rank and device. Percentages are of the span."""
+        analysis = TemporalBreakdown()
+        frames = self.mapped(analysis)
+        table, out = frames["ranks"], pd.DataFrame()
+        out["rank"] = table["rank"]
+        non_compute = table["exposed_comm"] + table["exposed_memory"]
+        parts = {"idle": table["idle"], "compute": table["compute"], "non_compute": non_compute}
+        for name, values in parts.items():
+            out[f"{name}_time(us)"] = values / PER_US
+        out["kernel_time(us)"] = table["span"] / PER_US
+        span = table["span"].astype("float64")
+        for name, values in parts.items():
+            out[f"{name}_time_pctg"] = (100 * values / span.where(span > 0)).round(2)
+        out["device"] = table["device"]
+        for name in ("busy", "comm", "memory", "exposed_comm", "exposed_memory", "overlap"):
+            out[f"{name}_time(us)"] = table[name] / PER_US
+        out["num_device_events"] = table["num_device_events"]
+        self.show(analysis, frames, "ranks", visualize=visualize)
+        return out
+
+    def get_comm_comp_overlap(self, visualize: bool = False) -> pd.DataFrame:
+        """Share of communication time that is hidden under compute, by rank and device; NaN without communication."""
+        analysis = CommOverlap()
+        frames = self.mapped(analysis)
+        table = self.combined(analysis, frames)["ranks"]
+        self.show(analysis, frames, "ranks", visualize=visualize)
+        return pd.DataFrame(
+            {
+                "rank": table["rank"],
+                "comp_comm_overlap_pctg": (100 * table["ratio"]).round(2),
+                "device": table["device"],
+                "comm_time(us)": table["comm"] / PER_US,
+                "overlap_time(us)": table["overlap"] / PER_US,
+                "exposed_comm_time(us)": table["exposed"] / PER_US,
+            }
+        )
+
+    def get_gpu_kernel_breakdown(
+        self,
+        visualize: bool = False,
+        duration_ratio: float = 0.8,
+        num_kernels: int = 10,
+        include_memory_kernels: bool = True,
+        image_renderer: str = "",
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Time by set of classes that run at once, over all ranks; and statistics of single calls by kernel and rank.
+
+        The second frame holds the top of each class on each rank (see KernelBreakdown), the rest as "others".
+        """
+        types = [exclusive_times(t, with_memory=include_memory_kernels) for t in self.ranks_loaded.values()]
+        summed = pd.concat(types).groupby("type", sort=False)["time"].sum()
+        summed = summed[summed > 0].sort_values(ascending=False, kind="stable")
+        first = pd.DataFrame({"kernel_type": list(summed.index), "sum": summed.to_numpy() / PER_US})
+        first["percentage"] = (100 * first["sum"] / max(first["sum"].sum(), 1e-9)).round(1)
+        parts = [_top_kernels(t, duration_ratio, num_kernels) for t in self.ranks_loaded.values()]
+        kernels = concat([*parts, _NO_KERNELS]) if parts else _NO_KERNELS
+        if not include_memory_kernels:
+            kernels = kernels[kernels["kind"] != "memory"]
+        second = pd.DataFrame({"name": kernels["name"]})
+        for column, label in _TIMES.items():
+            second[label] = kernels[column] / PER_US
+        second["kernel_type"], second["rank"] = kernels["kind"].map(_TYPES), kernels["rank"]
+        second["count"] = kernels["count"]
+        for column, label in _MORE_TIMES.items():
+            second[label] = kernels[column] / PER_US
+        if visualize:
+            analysis = KernelBreakdown(num_kernels=num_kernels, duration_ratio=duration_ratio)
+            self.show(analysis, self.mapped(analysis), "top", visualize=True, renderer=image_renderer)
+        return first, second.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
+
+    def get_idle_time_breakdown(
+        self,
+        ranks: list[int] | None = None,
+        streams: list[int] | None = None,
+        visualize: bool = False,
+        visualize_pctg: bool = True,  # noqa: ARG002  HTA's name; the chart shows time
+        show_idle_interval_stats: bool = False,
+        consecutive_kernel_delay: float = 30,
+    ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Idle time of each stream by cause, and statistics of the gaps if asked for.
+
+        `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time.
+        """
+        analysis = IdleTime(consecutive_kernel_delay=float(consecutive_kernel_delay))
+        frames = self.mapped(analysis, ranks)
+        if not frames:
+            empty = pd.DataFrame(columns=[*_IDLE_COLUMNS, "device", "count"])
+            return empty, empty.copy() if show_idle_interval_stats else None
+        idle, gaps = frames["streams"], frames["intervals"]
+        if streams is not None:
+            idle, gaps = idle[idle["stream"].isin(streams)], gaps[gaps["stream"].isin(streams)]
+        self.show(analysis, frames, "streams", visualize=visualize)
+        table = pd.DataFrame(
+            {
+                "rank": idle["rank"],
+                "stream": idle["stream"],
+                "idle_category": idle["category"].str.replace(" ", "_"),
+                "idle_time": idle["idle"] / PER_US,
+                "idle_time_ratio": idle["ratio"],
+                "device": idle["device"],
+                "count": idle["count"],
+            }
+        ).reset_index(drop=True)
+        return table, _interval_statistics(gaps) if show_idle_interval_stats else None
+
+
+_IDLE_COLUMNS = ("rank", "stream", "idle_category", "idle_time", "idle_time_ratio")
+_NO_KERNELS = pd.DataFrame(
+    {name: [] for name in ("name", "kind", "rank", "count", *_TIMES, *_MORE_TIMES)}, dtype="float64"
+)
+
+
+def _top_kernels(trace: RankTrace, ratio: float, most: int) -> pd.DataFrame:
+    """Exact statistics of a rank's top kernels by class, with the single calls of the rest pooled as "others"."""
+    if not len(trace.device_events):
+        return _NO_KERNELS
+    table = kernel_stats.by_name(trace)
+    shown = table[kernel_stats.top_names(table, most, ratio)]
+    events = trace.device_events
+    rest = events[~events["name"].isin(shown["name"])]
+    others = [
+        {"name": "others", "kind": kind, **_statistics(durations.to_numpy())}
+        for kind, durations in rest.groupby("kind", observed=True)["dur"]
+    ]
+    return pd.concat([shown, pd.DataFrame(others)], ignore_index=True).assign(rank=trace.rank)
+
+
+def _statistics(durations: np.ndarray[Any, Any]) -> dict[str, float]:
+    p50, p95 = np.percentile(durations, [50, 95])
+    return {
+        "count": len(durations),
+        "sum": durations.sum(),
+        "mean": durations.mean(),
+        "min": durations.min(),
+        "max": durations.max(),
+        "std": durations.std(ddof=1) if len(durations) > 1 else 0.0,
+        "p50": p50,
+        "p95": p95,
+    }
+
+
+def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
+    """HTA's frame of gap statistics, with gaps above zero only."""
+    names = {"mean": "mean", "std": "std", "min": "min", "p25": "25%", "p50": "50%", "p75": "75%", "max": "max"}
+    out = gaps[["rank", "stream", "count"]].copy()
+    for column, label in names.items():
+        out[label] = gaps[column] / PER_US
+    out["device"] = gaps["device"]
+    return out.set_index(pd.Index(gaps["category"].str.replace(" ", "_"), name="idle_category"))

@@ -1,0 +1,160 @@
+"""Launches, queues and copies, under HTA's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import series
+from htareport.analyses.launch_stats import LaunchStats, launch_rows
+from htareport.analyses.memory_bandwidth import bandwidth_levels
+from htareport.analyses.queue_length import queue_series
+from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.trace import RankTrace
+
+_COPIES = r"Memcpy|Memset|memcpy|memset"
+_QUANTILES = {"25%": 0.25, "50%": 0.5, "75%": 0.75}
+_SUMMARY = ("count", "mean", "std", "min", *_QUANTILES, "max")
+
+
+class Counters(LoadedRanks):
+    """What goes on between host and device: launches, queue lengths, memory copies."""
+
+    def get_cuda_kernel_launch_stats(
+        self,
+        ranks: list[int] | None = None,
+        runtime_cutoff: float = 50,
+        launch_delay_cutoff: float = 100,
+        include_memory_events: bool = True,
+        visualize: bool = False,
+    ) -> dict[int, pd.DataFrame]:
+        """One row per launch with device work, in order of start; the cut-offs (µs) are those of the charts."""
+        answer = {}
+        for trace in self.chosen(ranks):
+            rows = launch_rows(trace)
+            if not include_memory_events:
+                rows = rows[~rows["call"].str.contains(_COPIES)]
+            answer[trace.rank] = pd.DataFrame(
+                {
+                    "correlation": rows["correlation"],
+                    "cpu_duration": rows["cpu"] / PER_US,
+                    "gpu_duration": rows["gpu"] / PER_US,
+                    "launch_delay": rows["delay"] / PER_US,
+                    "name": rows["name"],
+                    "device": rows["device"],
+                    "stream": rows["stream"],
+                    "graph": rows["graph"],
+                    "call": rows["call"],
+                }
+            )
+        analysis = LaunchStats(runtime_cutoff=runtime_cutoff, launch_delay_cutoff=launch_delay_cutoff)
+        frames = self.mapped(analysis, ranks) if visualize else {}
+        for chart in ("short", "long_call", "long_delay"):
+            self.show(analysis, frames, chart, visualize=visualize)
+        return answer
+
+    # --- queues -----------------------------------------------------------------------------
+
+    def get_queue_length_time_series(self, ranks: list[int] | None = None) -> dict[int, pd.DataFrame]:
+        """Length of each stream's queue after each change; ranks without linked launches are left out."""
+        answer = {}
+        for trace in self.chosen(ranks):
+            points = queue_series(trace)
+            if len(points):
+                frame = pd.DataFrame(
+                    {"ts": self._relative(points["ts"]), "pid": points["device"], "tid": points["stream"]}
+                )
+                more = points[["stream", "queue_length", "device"]]
+                answer[trace.rank] = frame.join(more)
+        return answer
+
+    def get_queue_length_summary(self, ranks: list[int] | None = None) -> pd.DataFrame | None:
+        """Statistics of the queue length by rank and stream, weighted by time; None without linked launches."""
+        return self.get_queue_length_summary_from_time_series(self.get_queue_length_time_series(ranks))
+
+    def get_queue_length_summary_from_time_series(self, time_series: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
+        """The same from series that are there already."""
+        rows = {
+            (rank, stream): _weighted(points["ts"].to_numpy(), points["queue_length"].to_numpy())
+            for rank, frame in time_series.items()
+            for stream, points in frame.groupby("stream", sort=False)
+        }
+        return _summary_frame(rows, ["rank", "stream"], "queue_length") if rows else None
+
+    def get_time_spent_blocked_on_full_queue(
+        self, queue_length_dict: dict[int, pd.DataFrame], max_queue_length: int = 1024
+    ) -> pd.DataFrame:
+        """Time (µs) for which each stream's queue is full, and that relative to the time recorded on the rank."""
+        rows: list[dict[str, Any]] = []
+        for rank, frame in queue_length_dict.items():
+            trace = self.rank(rank)
+            recorded = ((trace.end_ns or 0) - (trace.start_ns or 0)) / PER_US
+            for stream, points in frame.groupby("stream", sort=False):
+                lasting = np.diff(points["ts"].to_numpy())
+                full = float(lasting[points["queue_length"].to_numpy()[:-1] >= max_queue_length].sum())
+                if full:
+                    share = full / recorded if recorded else np.nan
+                    rows.append({"rank": rank, "stream": stream, _FULL: full, f"relative_{_FULL}": share})
+        return pd.DataFrame(rows, columns=["rank", "stream", _FULL, f"relative_{_FULL}"])
+
+    # --- copies -----------------------------------------------------------------------------
+
+    def get_memory_bw_time_series(self, ranks: list[int] | None = None) -> dict[int, pd.DataFrame]:
+        """Summed bandwidth (GB/s) of concurrent copies after each change, by kind; ranks without any are left out."""
+        answer = {}
+        for trace in self.chosen(ranks):
+            parts = [
+                pd.DataFrame({"ts": self._relative(stamps), "pid": device, "name": kind, "memory_bw_gbps": level / 1e9})
+                for (kind, device), stamps, level in _bandwidth(trace)
+            ]
+            if parts:
+                answer[trace.rank] = pd.concat(parts, ignore_index=True)
+        return answer
+
+    def get_memory_bw_summary(self, ranks: list[int] | None = None) -> pd.DataFrame | None:
+        """Statistics of the bandwidth by rank and kind, weighted by time over the part where it is above zero."""
+        rows = {}
+        for trace in self.chosen(ranks):
+            for kind, copies in trace.copies.groupby("copy_kind", sort=True):
+                levels = [bandwidth_levels(part)[:2] for _, part in copies.groupby("capture")]
+                if any(level.any() for _, level in levels):
+                    stamps = np.concatenate([stamps for stamps, _ in levels])
+                    level = np.concatenate([level for _, level in levels])
+                    rows[trace.rank, kind] = _weighted(stamps, level / 1e9, busy_only=True)
+        return _summary_frame(rows, ["rank", "name"], "memory_bw_gbps") if rows else None
+
+    def _relative(self, stamps: Iterable[int]) -> np.ndarray[Any, Any]:
+        """Stamps in µs from the earliest start of a complete event on any rank."""
+        starts = [trace.start_ns for trace in self.ranks_loaded.values() if trace.start_ns is not None]
+        return (np.asarray(stamps, np.int64) - min(starts, default=0)) / PER_US
+
+
+_FULL = "duration_at_max_queue_length"
+
+
+def _bandwidth(trace: RankTrace) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Kind and device, stamps and levels of each kind of copy that the trace gives a bandwidth of."""
+    for kind, copies in trace.copies.groupby("copy_kind", sort=True):
+        levels = [bandwidth_levels(part)[:2] for _, part in copies.groupby("capture")]
+        stamps, level = np.concatenate([s for s, _ in levels]), np.concatenate([v for _, v in levels])
+        if level.any():
+            yield (str(kind), copies["device"].iloc[0]), stamps, level
+
+
+def _weighted(
+    stamps: np.ndarray[Any, Any], level: np.ndarray[Any, Any], *, busy_only: bool = False
+) -> dict[str, float]:
+    """HTA's statistics, weighted by the time for which each value lasts; `count` is that of the changes."""
+    found = series.time_weighted(stamps, level, tuple(_QUANTILES.values()), busy_only=busy_only)
+    quantiles = dict(zip(_QUANTILES, found.quantiles, strict=True))
+    ends = {"mean": found.mean, "std": found.std, "min": found.min, "max": found.max}
+    return {"count": float(len(level)), **ends, **quantiles}
+
+
+def _summary_frame(rows: dict[Any, dict[str, float]], index: list[str], name: str) -> pd.DataFrame:
+    columns = pd.MultiIndex.from_product([[name], _SUMMARY])
+    keys = pd.MultiIndex.from_tuples(list(rows), names=index)
+    return pd.DataFrame([[row[each] for each in _SUMMARY] for row in rows.values()], index=keys, columns=columns)

@@ -1,0 +1,114 @@
+"""Host rows as a tree: which call lies within which, and which of them launched device work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms.nesting import NO_PARENT, parents
+from htareport.trace import classify
+from htareport.trace.capture import Loaded
+from htareport.trace.links import UNLINKED
+
+OPERATOR_CATEGORIES = ("cpu_op", "Operator")
+ANNOTATION_CATEGORY = "user_annotation"
+PYTHON_CATEGORY = "python_function"
+_LEVELS = ("annotation", "operator", "call")  # From outside to inside where two rows start and end together.
+LEVEL_DTYPE = pd.CategoricalDtype([*_LEVELS, "python"])
+
+
+def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFrame, *, python: bool) -> pd.DataFrame:
+    """Annotations, operators and runtime calls by thread and start; Python functions only if asked for.
+
+    Columns: name, level (annotation, operator, call, python), ts, end, dur (ns), thread, capture, source and row (of
+    the events table), launch (row of `launches`, -1 for what is no call), parent (row of this table, -1 for the
+    outermost), depth (0 for those). A row that outlasts the one it starts in still counts as within it.
+    """
+    parts = []
+    for number, (category, columns) in enumerate(loaded.tables.items()):
+        level = _level(category, python=python)
+        if level is not None:
+            size = len(columns["ts"])
+            part = {key: columns[key] for key in ("name", "ts", "dur", "thread", "capture")}
+            part["level"] = np.full(size, LEVEL_DTYPE.categories.get_loc(level), np.int8)
+            part["source"], part["row"] = np.full(size, number, np.int16), np.arange(size, dtype=np.int32)
+            parts.append(part)
+    keys = ("name", "ts", "dur", "thread", "capture", "level", "source", "row")
+    columns = {key: np.concatenate([part[key] for part in parts]) if parts else np.zeros(0, np.int64) for key in keys}
+    end = columns["ts"] + columns["dur"]
+    outside_first = np.where(columns["level"] == len(_LEVELS), -1, columns["level"])  # Python functions are outermost.
+    order = np.lexsort((columns["row"], outside_first, -end, columns["ts"], columns["capture"], columns["thread"]))
+    columns, end = {key: values[order] for key, values in columns.items()}, end[order]
+    parent, depth = _tree(columns["ts"], end, columns["thread"].astype(np.int64) * 4096 + columns["capture"])
+    return pd.DataFrame(
+        {
+            "name": pd.Categorical.from_codes(columns["name"], dtype=names),
+            "level": pd.Categorical.from_codes(columns["level"], dtype=LEVEL_DTYPE),
+            "ts": columns["ts"],
+            "end": end,
+            "dur": columns["dur"],
+            "thread": columns["thread"],
+            "capture": columns["capture"],
+            "source": columns["source"],
+            "row": columns["row"],
+            "launch": _launch_of(columns["source"], columns["row"], launches),
+            "parent": parent,
+            "depth": depth,
+        }
+    )
+
+
+def _level(category: str, *, python: bool) -> str | None:
+    if category in OPERATOR_CATEGORIES:
+        return "operator"
+    if category == ANNOTATION_CATEGORY:
+        return "annotation"
+    if category == PYTHON_CATEGORY:
+        return "python" if python else None
+    return "call" if classify.is_runtime(category) else None
+
+
+def _tree(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], threads: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Parent and depth of rows that are sorted by thread, start and (descending) end."""
+    parent, depth = np.full(len(starts), NO_PARENT, np.int64), np.zeros(len(starts), np.int32)
+    limits = np.flatnonzero(np.diff(threads)) + 1
+    for first, last in zip(np.append(0, limits).tolist(), np.append(limits, len(starts)).tolist(), strict=True):
+        found = parents(starts[first:last], ends[first:last])
+        parent[first:last] = np.where(found == NO_PARENT, NO_PARENT, found + first)
+        depth[first:last] = _depths(found)
+    return parent, depth
+
+
+def _depths(parent: NDArray[np.int64]) -> NDArray[np.int32]:
+    """How many are around each; parents come before their children."""
+    depth: list[int] = []
+    append = depth.append
+    for index in parent.tolist():
+        append(depth[index] + 1 if index >= 0 else 0)
+    return np.array(depth, np.int32)
+
+
+def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.DataFrame) -> NDArray[np.int64]:
+    found = np.full(len(row), UNLINKED, np.int64)
+    sources, rows = launches["source"].to_numpy(), launches["row"].to_numpy()
+    for number in np.unique(sources).tolist():
+        there = np.flatnonzero(sources == number)
+        position = np.empty(len(there), np.int64)
+        position[rows[there]] = there
+        mine = source == number
+        found[mine] = position[row[mine]]
+    return found
+
+
+def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int64]:
+    """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
+    is_level = (host["level"] == level).to_numpy()
+    found = host["parent"].to_numpy().copy()
+    while True:
+        skip = (found != NO_PARENT) & ~is_level[found]
+        if not skip.any():
+            return found
+        found[skip] = host["parent"].to_numpy()[found[skip]]

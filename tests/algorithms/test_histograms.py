@@ -1,0 +1,51 @@
+"""Log histograms keep quantiles to within 1 %."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htareport.algorithms import histograms
+
+WANTED = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0])
+DURATIONS = st.one_of(st.integers(0, 20), st.integers(0, 10**6), st.integers(0, 10**15), st.just(0))
+
+
+@settings(derandomize=True, deadline=None, max_examples=300, database=None)
+@given(st.lists(DURATIONS, min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_quantiles_like_numpy(durations, random):
+    """Within 1 % of numpy's, whatever the order of the bins, also where several rows have the same bin."""
+    values = np.array(durations, np.int64)
+    rows = histograms.bins_of(values).tolist()
+    random.shuffle(rows)
+    bins, counts = np.unique(rows[: len(rows) // 2 + 1], return_counts=True)
+    bins, counts = (
+        np.concatenate(pair)
+        for pair in ((bins, rows[len(rows) // 2 + 1 :]), (counts, np.ones(len(rows) - counts.sum(), np.int64)))
+    )
+    found = histograms.quantiles(bins, counts, WANTED)
+    np.testing.assert_allclose(found, np.quantile(values, WANTED), rtol=0.01, atol=0)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200, database=None)
+@given(st.integers(1, 2**62))
+def test_a_duration_lies_between_the_edges_of_its_bin(duration):
+    """As near as floats of logarithms come to that."""
+    left, right = histograms.edges(histograms.bins_of(np.array([duration], np.int64)))
+    assert left[0] * (1 - 1e-9) <= duration <= right[0] * (1 + 1e-9)
+
+
+def test_zero_has_a_bin_of_its_own():
+    """And is a quantile of 0, not of the smallest duration."""
+    bins = histograms.bins_of(np.array([0, 0, 1], np.int64))
+    assert bins.tolist() == [histograms.ZERO, histograms.ZERO, 0]
+    assert [edge[0] for edge in histograms.edges(bins)] == [0.0, 1.0]
+    assert histograms.quantiles(bins, np.ones(3, np.int64), np.array([0.5])).tolist() == [0.0]
+
+
+def test_nothing_has_no_quantiles():
+    """Nan for each that was wanted."""
+    found = histograms.quantiles(np.zeros(0, np.int32), np.zeros(0, np.int64), WANTED)
+    assert len(found) == len(WANTED)
+    assert np.isnan(found).all()

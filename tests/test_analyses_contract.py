@@ -1,0 +1,224 @@
+"""What holds of every analysis, one that is added tomorrow too."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import is_dataclass
+
+import pandas as pd
+import pytest
+from builder import TraceBuilder
+
+from htareport.analyses import analysis_classes
+from htareport.report import Status, Unit
+from htareport.runner import analyze, summarize
+from htareport.trace import ALL, RankTrace
+
+CLASSES = analysis_classes()
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+CHART_COLUMNS = ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text")
+
+
+@pytest.fixture(params=list(CLASSES))
+def kind(request):
+    return CLASSES[request.param]
+
+
+def busy_rank(rank: int = 0, scale: int = 1, devices: int = 1) -> TraceBuilder:
+    """Three steps with every kind of work; gaps are far from the threshold of idle time."""
+    trace = TraceBuilder(rank, world_size=2, devices=devices)
+    for step in range(3):
+        at = 1000 * step
+        trace.step(step, at * scale, 1000 * scale)
+        trace.cpu_op("aten::linear", (at + 10) * scale, 80 * scale)
+        trace.cpu_op("aten::addmm", (at + 20) * scale, 50 * scale)
+        for device in range(devices):
+            for name, start, dur in (("gemm", 100 + rank, 200), ("relu", 305, 10), ("gemm", 500, 100 + step)):
+                launch = ((at + start - 60) * scale, 5 * scale)
+                trace.kernel(name, (at + start) * scale, dur * scale, device=device, launch=launch)
+            span = ((at + 250) * scale, 150 * scale)
+            trace.collective(NCCL, "allreduce", *span, device=device, launch=((at + 80) * scale, 5 * scale))
+            trace.memcpy("HtoD (Pinned -> Device)", (at + 380) * scale, 40 * scale, 4096, 0.1, 30, device)
+    return trace
+
+
+def host_only(rank: int = 0) -> TraceBuilder:
+    return TraceBuilder(rank).cpu_op("aten::mm", 0, 10)
+
+
+def text_streams(rank: int = 0) -> TraceBuilder:
+    trace = busy_rank(rank)
+    for event in trace.events:
+        if "stream" in event.get("args", {}):
+            event["args"]["stream"] = event["tid"] = f"stream {event['args']['stream']}"
+    return trace
+
+
+def section_of(kind, tmp_path, *builders, name="traces"):
+    for number, builder in enumerate(builders):
+        builder.write(tmp_path / name / f"{number}.json")
+    return analyze(tmp_path / name, analyses=[kind()])[kind.name]
+
+
+def test_help(kind):
+    """A first paragraph, then what it computes and what to do."""
+    first, _, rest = kind.help().partition("\n\n")
+    assert first
+    assert not first.startswith("#")
+    assert "## How it is computed\n" in rest
+    assert "## What to do\n" in rest
+    assert rest.index("## How it is computed") < rest.index("## What to do")
+
+
+def test_words(kind):
+    """A title, a chapter, and every column has its label and its definition."""
+    assert kind.title
+    assert kind.tables
+    names = [spec.name for spec in kind.tables]
+    assert len(set(names)) == len(names)
+    for spec in kind.tables:
+        assert spec.title
+        columns = [column.name for column in spec.columns]
+        assert len(set(columns)) == len(columns)
+        assert spec.measures
+        for column in spec.columns:
+            assert column.label, (spec.name, column.name)
+            assert column.help or column.is_key, (spec.name, column.name)
+
+
+def test_name_is_that_of_the_module(kind):
+    """So that the command line, the JSON and the tests agree."""
+    assert kind.name == kind.__module__.rpartition(".")[2]
+
+
+def test_instances_travel(kind):
+    """To worker processes, options and all."""
+    analysis = kind()
+    copy = pickle.loads(pickle.dumps(analysis))  # noqa: S301  our own bytes
+    assert type(copy) is kind
+    assert copy.chosen_options() == analysis.chosen_options()
+    assert is_dataclass(kind) or not kind.options()
+
+
+def test_one_kernel(kind, tmp_path):
+    """A trace of a single kernel gives numbers or a reason, never a failure."""
+    section = section_of(kind, tmp_path, TraceBuilder(0).kernel("only", 5, 10))
+    assert section.status is (Status.OK if section.tables else Status.NOT_APPLICABLE), section.reason
+    assert section.status is Status.OK or section.reason
+
+
+def test_a_trace_of_the_host_only(kind, tmp_path):
+    """Is not applicable with a reason that says what to do, unless the analysis is about the host."""
+    section = section_of(kind, tmp_path, host_only())
+    if section.status is not Status.OK:
+        assert section.status is Status.NOT_APPLICABLE
+        assert ":" in section.reason
+        assert not section.tables
+
+
+def test_an_empty_trace(kind, tmp_path):
+    """Is not applicable either."""
+    section = section_of(kind, tmp_path, TraceBuilder(0))
+    assert section.status is Status.NOT_APPLICABLE
+    assert section.reason
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [busy_rank(0)],
+        [busy_rank(3), busy_rank(17)],
+        [busy_rank(0, devices=2)],
+        [text_streams(0)],
+        [text_streams(0), busy_rank(1)],
+        [host_only(0), busy_rank(1)],
+        [busy_rank(0), host_only(1), TraceBuilder(2)],
+        [TraceBuilder(0).step(0, 0, 5).cpu_op("a", 0, 0).kernel("empty", 1, 0).kernel(NCCL, 2, 0)],
+    ],
+    ids=["rank", "3 and 17", "devices", "text", "text and numbers", "host first", "host and empty", "no length"],
+)
+def test_whatever_the_trace_the_section_is_whole(kind, tmp_path, ranks):
+    """Tables have their columns, of the kind that they say; charts refer to columns of their frames."""
+    section = section_of(kind, tmp_path, *ranks)
+    assert section.status is Status.OK, section.reason
+    assert [table.spec for table in section.tables] == list(kind.tables)
+    for table in section.tables:
+        for column in table.spec.columns:
+            if not column.unit.is_text and column.unit is not Unit.ID:
+                assert table.frame[column.name].dtype.kind in "if", (table.spec.name, column.name)
+        assert "rank" not in table.frame or set(table.frame["rank"]) <= {each.rank for each in ranks}
+    for chart in section.charts:
+        used = [getattr(chart, field) for field in CHART_COLUMNS if getattr(chart, field) is not None]
+        assert set(used) <= set(chart.frame.columns), chart.name
+        assert len(chart.frame), chart.name
+        assert chart.title
+        assert chart.caption.endswith("."), chart.name
+    for fact in section.facts:
+        assert fact.label
+        assert fact.help.endswith("."), fact.name
+
+
+@pytest.fixture(scope="module")
+def long_rank(tmp_path_factory):
+    """Ten thousand kernels of fifty names in twenty steps."""
+    trace = TraceBuilder(0)
+    for step in range(20):
+        trace.step(step, 100_000 * step, 100_000)
+        for number in range(500):
+            start = 100_000 * step + 190 * number
+            name = f"void at::native::elementwise_kernel<{number % 50}, at::native::functor>(int, float*)"
+            trace.cpu_op(f"aten::op{number % 50}", start, 5).kernel(
+                name, start + 20, 100 + number, launch=(start + 1, 3)
+            )
+    return trace.write(tmp_path_factory.mktemp("long") / "rank0.json")
+
+
+def test_summaries_are_small(kind, long_rank):
+    """What leaves a worker is far smaller than the 10,000 kernels of the trace."""
+    summary = summarize(0, long_rank, [kind()], ALL)
+    assert not summary.errors
+    rows = sum(len(frame) for frames in summary.frames.values() for frame in frames.values())
+    assert rows <= 2_500
+    assert len(pickle.dumps(summary)) < 100_000
+
+
+def test_mapping_changes_nothing(kind, tmp_path):
+    """The frames of a trace are shared by all analyses."""
+    trace = RankTrace.load(0, busy_rank(0).write(tmp_path / "rank0.json"))
+    frames = {"events": trace.device_events, "launches": trace.launches, "steps": trace.steps}
+    before = {name: frame.copy(deep=True) for name, frame in frames.items()}
+    columns = {c: {n: v.copy() for n, v in t.items()} for c, t in trace.loaded.tables.items()}
+    kind().map(trace)
+    for name, frame in frames.items():
+        pd.testing.assert_frame_equal(frame, before[name])
+    for category, table in trace.loaded.tables.items():
+        assert all((values == columns[category][name]).all() for name, values in table.items() if name != "bandwidth")
+
+
+def test_twice_the_times_are_twice_the_times(kind, tmp_path):
+    """Where all times double, times in the tables double and nothing else changes."""
+    once = section_of(kind, tmp_path, busy_rank(0), busy_rank(1), name="once")
+    twice = section_of(kind, tmp_path, busy_rank(0, 2), busy_rank(1, 2), name="twice")
+    for table in once.tables:
+        other = twice.table(table.spec.name)
+        for column in table.spec.columns:
+            ours, theirs = table.frame[column.name], other[column.name]
+            if column.unit is Unit.NANOSECONDS:
+                # Percentiles may come from histograms, and are then within 1 % on both sides.
+                pd.testing.assert_series_equal(2.0 * ours, theirs.astype(float), rtol=0.02, atol=0)
+                if ours.dtype.kind == "i":
+                    assert (2 * ours == theirs).all()
+            elif column.unit is Unit.RATIO:
+                pd.testing.assert_series_equal(ours, theirs)
+            else:
+                assert ours.astype(object).where(ours.notna(), "none").tolist() == (
+                    theirs.astype(object).where(theirs.notna(), "none").tolist()
+                )
+
+
+def test_order_of_ranks_changes_nothing(kind, tmp_path):
+    """Whichever file comes first."""
+    one = section_of(kind, tmp_path, busy_rank(3), busy_rank(17), name="one")
+    two = section_of(kind, tmp_path, busy_rank(17), busy_rank(3), name="two")
+    for ours, theirs in zip(one.tables, two.tables, strict=True):
+        pd.testing.assert_frame_equal(ours.frame, theirs.frame)

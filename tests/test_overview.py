@@ -1,0 +1,128 @@
+"""The sentence on top of the report."""
+
+from __future__ import annotations
+
+import pytest
+from builder import TraceBuilder
+
+from htareport.analyses import discover
+from htareport.runner import analyze
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def working(rank: int = 0, own: int = 40, *, steps: bool = True, launch: int = 1) -> TraceBuilder:
+    """Return four steps of 100 µs: compute from 10 on, then a collective until 80, then a copy until 90.
+
+    Everything is launched by 95 of the step before unless `launch` puts it within the step.
+    """
+    trace = TraceBuilder(rank, world_size=2)
+    for step in range(4):
+        at = 100 * step
+        if steps:
+            trace.step(step, at, 100)
+        trace.kernel("gemm", at + 10, own, launch=(at + launch, 1))
+        trace.kernel(NCCL, at + 10 + own, 70 - own, stream=20, launch=(at + launch + 2, 1))
+        trace.memcpy("DtoH (Device -> Pinned)", at + 80, 10, launch=(at + launch + 4, 1))
+    return trace
+
+
+@pytest.fixture
+def verdict(tmp_path):
+    def said(*builders, **options):
+        for number, builder in enumerate(builders):
+            builder.write(tmp_path / "traces" / f"{number}.json")
+        return analyze(tmp_path / "traces", **options).verdict.replace("\u202f", " ")
+
+    return said
+
+
+def test_steps_and_gpu(verdict):
+    """Per step: 40 compute, 30 exposed communication, 10 exposed copies, 20 idle, all of it host wait."""
+    said = verdict(working())
+    assert said == (
+        "100 µs per step: 40 % computing, 30 % exposed communication, "
+        "20 % GPU idle (100 % of the gaps because the host launches late), 10 % exposed copies."
+    )
+
+
+def test_gpu_without_steps(verdict):
+    """Shares of the span, from 10 to 390: compute 160 of 380, idle 60 of it."""
+    said = verdict(working(steps=False))
+    assert said.startswith("389 µs recorded, without steps: 42 % computing, 32 % exposed communication, 16 % GPU idle")
+
+
+def test_host_with_steps(verdict):
+    """What a step takes on the host, and the operator that leads."""
+    trace = TraceBuilder(0)
+    for step in range(3):
+        trace.step(step, 200 * step, 200).cpu_op("aten::conv2d", 200 * step, 90).cpu_op(
+            "aten::relu", 200 * step + 100, 10
+        )
+    assert verdict(trace) == (
+        "200 µs per step on the host. No GPU activity was recorded. "
+        "aten::conv2d takes 90 % of the host operators' time."
+    )
+
+
+def test_host_without_steps(verdict):
+    """How long was recorded instead."""
+    assert verdict(TraceBuilder(0).cpu_op("aten::conv2d", 0, 90).cpu_op("aten::relu", 100, 10)) == (
+        "110 µs recorded, without steps. No GPU activity was recorded. "
+        "aten::conv2d takes 90 % of the host operators' time."
+    )
+
+
+def test_one_late_rank(verdict):
+    """Named with what it needs over the median: 60 against 40."""
+    ranks = [working(0), working(1), working(9, own=60)]
+    assert verdict(*ranks).endswith("The others wait for rank 9 (+20.0 µs of own time per step over the median).")
+
+
+def test_one_slow_rank_that_nobody_waits_for(verdict):
+    """Without communication the rank with the longest steps is named."""
+    ranks = []
+    for rank, length in ((0, 100), (1, 100), (2, 150)):
+        trace = TraceBuilder(rank, world_size=3)
+        for step in range(4):
+            trace.step(step, length * step, length).kernel(
+                "gemm", length * step + 10, 50, launch=(length * step + 1, 1)
+            )
+        ranks.append(trace)
+    assert verdict(*ranks).endswith("Rank 2 takes longest (+50.0 µs over the median rank).")
+
+
+def test_nothing_wrong(verdict):
+    """Ranks alike and a busy GPU: no rank, no cause, and no share that is next to nothing."""
+    trace = TraceBuilder(0)
+    for step in range(4):
+        trace.step(step, 1000 * step, 1000).kernel("gemm", 1000 * step + 1, 998, launch=(1000 * step, 1))
+    assert verdict(trace) == "1.00 ms per step: 100 % computing."
+
+
+def test_nothing_at_all(verdict):
+    """An empty trace is called so."""
+    assert verdict(TraceBuilder(0)) == "Nothing recorded, without steps. No GPU activity was recorded."
+
+
+def test_work_of_no_length(verdict):
+    """There are no shares then, and no colon that leads nowhere."""
+    assert verdict(TraceBuilder(0).kernel("empty", 0, 0)) == "0 ns recorded, without steps."
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("step_time", "100 µs per step."),
+        ("kernel_breakdown", "400 µs recorded."),
+        (
+            "temporal_breakdown",
+            "400 µs recorded: 40 % computing, 30 % exposed communication, 20 % GPU idle, 10 % exposed",
+        ),
+    ],
+)
+def test_what_was_not_asked_for_is_not_denied(verdict, only, expected):
+    """Without the breakdown the sentence neither denies the GPU nor the steps."""
+    said = verdict(working(), analyses=[each for each in discover() if each.name == only])
+    assert said.startswith(expected)
+    assert "No GPU" not in said

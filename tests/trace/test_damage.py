@@ -1,0 +1,297 @@
+"""Damaged files: mended where the slip is a known one, else an error that names the place; never anything else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import time
+
+import pytest
+from builder import TraceBuilder
+
+from htareport.errors import HtaReportError, TraceFileError
+from htareport.trace import RankTrace, Trace
+
+EVENT = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {%s}}'
+
+
+def trace_of(*events, layout="kineto"):
+    separator, end = {"kineto": (",\n  ", "\n  "), "compact": (", ", ""), "lines": (",\n", "\n")}[layout]
+    lines = [event[:-1] + "\n  }" if layout == "kineto" else event for event in events]
+    return f'{{"schemaVersion": 1, "traceEvents": [{end}{separator.join(lines)}{end}], "traceName": "x"}}'
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact", "lines"])
+@pytest.mark.parametrize("size", [200, 128 << 10])
+class TestMended:
+    """Slips of the writer that are mended, counted and named."""
+
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            (r"C:\Users\me\train.py(3): f", r"C:\Users\me" + "\train.py(3): f"),
+            (r"C:\users\x", r"C:\users\x"),
+            (r"\q\\w\"", '\\q\\w"'),
+            (r"a\ud800b", "a\ufffdb"),
+            (r"a\ud83d\ude00b\udc00", "a😀b\ufffd"),
+            ("a\\\tb".replace("\t", "x"), r"a\xb"),
+        ],
+    )
+    def test_escapes(self, name, meant, layout, size, write, chunks_of):
+        """A backslash that starts no escape is one; the events around it keep their names."""
+        events = [EVENT % (name if n % 7 == 3 else "fine", f'"stream": {n}') for n in range(40)]
+        path = write("windows.json", trace_of(*events, layout=layout))
+        chunks_of(size)
+        trace = RankTrace.load(0, path)
+        assert trace.device_events["name"].tolist() == [meant if n % 7 == 3 else "fine" for n in range(40)]
+        assert re.fullmatch(r"windows\.json: repaired: [^:]*\b(lone backslashes|lone surrogates)", trace.warnings[0])
+
+    @pytest.mark.parametrize("token", ["nan", "-nan", "NaN", "inf", "-inf", "Infinity", "-Infinity", "-nan(ind)"])
+    def test_numbers(self, token, layout, size, write, chunks_of):
+        """They are missing values, and counted; text of that name stays text."""
+        text = '"memory bandwidth (GB/s)": %s, "bytes": %s, "stream": 7'
+        events = [EVENT.replace("kernel", "gpu_memcpy") % ("nan", text % ("2.5", n)) for n in range(30)]
+        events[5] = EVENT.replace("kernel", "gpu_memcpy") % (": inf, nan", text % (token, token))
+        path = write("rank0.json", trace_of(*events, layout=layout))
+        chunks_of(size)
+        trace = RankTrace.load(0, path)
+        table = trace.events["gpu_memcpy"]
+        assert table["bandwidth"].isna().tolist() == [n == 5 for n in range(30)]
+        assert table["bytes"].tolist() == [-1 if n == 5 else n for n in range(30)]
+        assert table["name"].tolist() == [": inf, nan" if n == 5 else "nan" for n in range(30)]
+        assert trace.warnings == ("rank0.json: repaired: 2 bare nan or inf values",)
+
+
+def test_metadata_are_mended_too(write):
+    """Around the events, before and behind."""
+    text = r'{"path": "C:\Users", "deviceProperties": [{"id": 0, "name": "A", "x": inf}], "traceEvents": [], "y": nan}'
+    trace = RankTrace.load(0, write("a.json", text))
+    assert trace.device_name(0) == "A"
+    assert trace.captures[0].meta["path"] == r"C:\Users"
+    assert trace.warnings == ("a.json: repaired: 2 bare nan or inf values, 1 lone backslashes",)
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact", "array", "indent"])
+@pytest.mark.parametrize("size", [200, 128 << 10])
+def test_cut_off_anywhere(layout, size, builder, write, chunks_of):
+    """The error says that it ends early, at its last byte and line; or that nothing of a trace is there yet."""
+    text = builder.json(layout).encode()
+    chunks_of(size)
+    cuts = {*random.Random(1).sample(range(1, len(text)), 60), *range(len(text) - 30, len(text)), 1, 2}
+    for cut in sorted(cuts):
+        cut_text = text[:cut]
+        if cut_text.rstrip() == text.rstrip():
+            continue
+        with pytest.raises(TraceFileError) as raised:
+            RankTrace.load(0, write("cut.json", cut_text))
+        assert re.match(r"no traceEvents in it|the file ends early, at byte (\d+) \(line (\d+)\)", str(raised.value)), (
+            cut
+        )
+        if place := re.search(r"byte (\d+) \(line (\d+)\)", str(raised.value)):
+            assert abs(int(place[1]) - cut) <= 1
+            assert abs(int(place[2]) - 1 - cut_text.count(b"\n")) <= 1
+
+
+def test_cut_off_gzip(builder, write):
+    """The error says so, and where in the content."""
+    packed = gzip.compress(builder.json().encode())
+    for cut in range(30, len(packed), 97):
+        with pytest.raises(TraceFileError, match=r"the gzip data end early, at byte \d+ of the content"):
+            RankTrace.load(0, write("cut.json.gz", packed[:cut]))
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact", "lines"])
+@pytest.mark.parametrize("size", [200, 128 << 10])
+@pytest.mark.parametrize(
+    ("event", "offset"),
+    [
+        (EVENT % ("a", '"x": }'), len(EVENT % ("a", '"x": ')) - 2),
+        ('{"ph" "X"}', 6),
+        (EVENT % ('say "hi"', ""), (EVENT % ('say "hi"', "")).index("hi")),
+        (EVENT % ("a\x01b", ""), (EVENT % ("a\x01b", "")).index("\x01")),
+        ('{"ph": ]}', 7),
+        (EVENT % ("a", '"x": tru'), (EVENT % ("a", '"x": tru')).index("tru")),
+    ],
+)
+def test_damage_has_a_place(event, offset, layout, size, write, chunks_of):
+    """Byte and line of the fault; a byte off is near enough."""
+    fine = EVENT % ("fine", '"stream": 7')
+    text = trace_of(*[fine] * 20, event, *[fine] * 20, layout=layout)
+    path = write("damaged.json", text)
+    chunks_of(size)
+    with pytest.raises(TraceFileError, match="not valid JSON at byte") as raised:
+        RankTrace.load(0, path)
+    place = re.search(r"byte (\d+) \(line (\d+)\)", str(raised.value))
+    at = text.index(event[:-1]) + offset
+    assert place
+    assert abs(int(place[1]) - at) <= 3
+    assert abs(int(place[2]) - text[:at].count("\n") - 1) <= 1
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no traceEvents"),
+        (b" \n\t", "no traceEvents"),
+        (b"hello world\n" * 50, "no traceEvents"),
+        (bytes(2000), "no traceEvents"),
+        (b"\x1f\x8b", "gzip"),
+        (b"\x1f\x8b\x08\0garbage", "gzip"),
+        (b"PK\x03\x04garbage", "damaged archive"),
+        (b"\x28\xb5\x2f\xfdgarbage", "zstd"),
+        (b'{"a": [1, 2]}', "no traceEvents"),
+        (b'{"traceEvents": null}', "no traceEvents"),
+        (b'{"traceEvents": {"a": 1}}', "no traceEvents"),
+        (b'{"traceEvents": []}}', "not valid JSON"),
+        (b'{"traceEvents": [] "a": 1}', "not valid JSON"),
+        (b'{"traceEvents": [], "a": 1', "ends early"),
+        (b'{"traceEvents": [', "ends early"),
+        (b'["a", {"ph": "X"}] garbage', "text behind the array"),
+        (b'{"traceEvents": [}', "not valid JSON"),
+        (b'{"traceEvents": [1 2 {"ph": "X"}]}', "not valid JSON"),
+        (b'{"traceEvents": [{"ph": "X", "name": "\xff\xfe"}]}', "bytes that are not UTF-8"),
+        (b'{"traceEvents": [{"ph": "X", "args": ' + b"[" * 10**5 + b"]" * 10**5 + b"}]}", "recursion"),
+        (b'{"traceEvents": [' + b"[" * 10**5 + b"]" * 10**5 + b"]}", "recursion"),
+        (b'{"traceEvents": [' + b"[" * 10**5, "ends early|not valid JSON"),
+        (b'{"a": ' + b"[" * 10**5 + b"]" * 10**5 + b', "traceEvents": []}', "metadata"),
+        (b'{"traceEvents": [{"ph": "X", "args": {"a": 1e999}}]}', "out of range"),
+        (b'{"traceEvents": [{"ph": "X", "args": {"a": ' + b"9" * 5000 + b"}}]}", "out of range"),
+    ],
+)
+def test_no_trace(data, reason, write):
+    """The reason fits in a sentence."""
+    with pytest.raises(TraceFileError, match=reason) as raised:
+        RankTrace.load(0, write("t.json", data))
+    assert len(str(raised.value)) < 250
+
+
+def hostile():
+    event = EVENT % ("a", '"stream": 7')
+    size = 3_000_000
+    yield "one line", "[" + ",".join([event] * 20_000) + "]"
+    yield "one line, nested", "[" + ",".join([EVENT % ("a", '"x": [{"a": 1}, {"b": 2}]')] * 15_000) + "]"
+    yield "one large event", "[" + event + "," + EVENT % ("b", '"x": [' + '{"a": 1}, ' * (size // 10) + "{}]") + "]"
+    yield "one large name", "[" + EVENT % ("b" * size, "") + "]"
+    yield "name of backslashes", "[" + EVENT % ("\\\\" * (size // 2), "") + "]"
+    yield "name of lone backslashes", "[" + EVENT % ("\\q" * (size // 20), "") + "]"
+    yield "name of brackets", "[" + EVENT % ("}, {]" * (size // 5), "") + "]"
+    yield "blanks", "[" + " " * size + event + "\n" * size + "," + " " * size + event + "]"
+    yield "commas", "[" + event + "," * size + "]"
+    yield "numbers", "[" + "1," * (size // 2) + event + "]"
+    yield "closing brackets", '{"traceEvents": [], "distributedInfo": {"a": [' + "{}," * (size // 3) + "{}]}"
+    yield "opening brackets", "[" + event + "," + "{" * size
+    yield "open string", "[" + event + ',{"a": "' + "}, {" * (size // 4)
+    yield "quotes", "[" + event + "," + '"' * size + "]"
+    yield "nested objects", "[" + event + "," + '{"a":' * (size // 5) + "1" + "}" * (size // 5) + "]"
+    yield "keys", '{"traceEvents"' * (size // 14)
+    yield "unique names", "[" + ",".join(EVENT % (n, "") for n in range(20_000)) + "]"
+    yield "unique lanes", "[" + ",".join(EVENT % ("a", f'"stream": "{n}"') for n in range(20_000)) + "]"
+    rest = '"name": "a", "ts": 1, "dur": 1}'
+    yield "unique categories", "[" + ",".join(f'{{"ph": "X", "cat": "{n}", {rest}' for n in range(20_000)) + "]"
+    yield "unique phases", "[" + ",".join(f'{{"ph": "{n}", {rest}' for n in range(20_000)) + "]"
+    yield "names of processes", "[" + ",".join(f'{{"ph": "M", "pid": {n}, {rest}' for n in range(20_000)) + "]"
+    yield (
+        "events without lines",
+        '{"traceEvents": [\n' + "},\n{".join(['{"ph": "X"'] + ['"a": [{"ph": "X"'] * 30_000) + "}]}",
+    )
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in hostile()])
+def test_hostile_input_takes_no_longer_than_its_size(text, write):
+    """Time is bounded, quadratic behaviour would take minutes; the outcome is a trace or an error for the user."""
+    path, start = write("t.json", text), time.process_time()
+    try:
+        RankTrace.load(0, next(iter(Trace.open(path).files.values())))
+    except HtaReportError as error:
+        assert len(str(error)) < 400
+    assert time.process_time() - start < 6
+
+
+def mutated(data, random_):
+    """The bytes with a few of them cut, flipped, deleted or inserted."""
+    data = bytearray(data)
+    for _ in range(random_.choice([1, 1, 2, 5])):
+        at = random_.randrange(len(data)) if data else 0
+        match random_.randrange(5):
+            case 0:
+                del data[at:]
+            case 1 if data:
+                data[at] ^= 1 << random_.randrange(8)
+            case 2:
+                del data[at : at + random_.randrange(20)]
+            case 3:
+                data[at:at] = random_.choice(
+                    [b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\0", b"\xff", b"nan", b"}, {"]
+                )
+            case _:
+                start = random_.randrange(len(data)) if data else 0
+                data[at:at] = data[start : start + random_.randrange(300)]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layout", ["kineto", "compact", "array"])
+def test_fuzz(layout, packed, builder, write, chunks_of):
+    """Whatever is wrong with the bytes: a trace whose tables can be made, or an error for the user."""
+    chunks_of(600)
+    text, random_, loaded = builder.json(layout).encode(), random.Random(f"{layout} {packed}"), 0
+    for _ in range(100):
+        data = mutated(gzip.compress(text, 1) if packed else text, random_)
+        path = write("rank0.pt.trace.json", data)
+        try:
+            trace = RankTrace.load(0, next(iter(Trace.open(path).files.values())))
+        except HtaReportError:
+            continue
+        loaded += 1
+        assert len(trace.device_events) <= len(trace.events)
+        assert [len(trace.events[category]) for category in trace.events]
+        assert isinstance(trace.warnings, tuple)
+        assert len(trace.steps) < 10
+        assert len(trace.collectives) < 10
+    assert packed or loaded > 5
+
+
+def test_the_metadata_have_a_place_too(write):
+    """Before and behind the events."""
+    for text in ('{"a": x,\n"traceEvents": []}', '{"traceEvents": [\n],\n"a": x, "b": 1234567890}'):
+        at = text.index("x")
+        with pytest.raises(TraceFileError, match=rf"at byte {at} \(line {text[:at].count(chr(10)) + 1}\)"):
+            RankTrace.load(0, write("t.json", text))
+
+
+def test_the_rest_of_a_rank_is_used(tmp_path):
+    """Of several files of a rank, a damaged one costs only itself, whichever it is."""
+    for bad in range(3):
+        folder = tmp_path / str(bad)
+        for n in range(3):
+            TraceBuilder(rank=0).kernel(f"k{n}", 1000 * n, 10).write(folder / f"host_1.{10**10 + n}.pt.trace.json")
+        path = sorted(folder.iterdir())[bad]
+        path.write_bytes(path.read_bytes()[:-40])
+        trace = RankTrace.load(0, sorted(folder.iterdir()))
+        assert trace.device_events["name"].tolist() == [f"k{n}" for n in range(3) if n != bad]
+        assert [name for name, _ in trace.problems] == [path.name]
+        assert trace.loaded.counts["kernel"] == 2
+
+
+def test_no_file_of_a_rank_can_be_used(write):
+    """Each is named with its reason; a single one gives the reason alone."""
+    paths = [write(f"{n}.json", "{") for n in range(2)]
+    with pytest.raises(TraceFileError, match=r"^0\.json: no traceEvents in it; 1\.json: no traceEvents in it$"):
+        RankTrace.load(0, paths)
+    with pytest.raises(TraceFileError, match=r"^no traceEvents in it$"):
+        RankTrace.load(0, paths[0])
+    with pytest.raises(TraceFileError, match="No such file"):
+        RankTrace.load(0, paths[0].parent / "gone.json")
+    with pytest.raises(TraceFileError, match="no file"):
+        RankTrace.load(0, [])
+
+
+def test_json_is_what_python_says_it_is(write, rows_of, rows_by_json):
+    """Characters that only look like line breaks, and escapes of every kind."""
+    names = ["\u2028\u2029\x85", "\ufeff", "\u00e9", "\U0001f600", "/\b\f\n\r\t", "\x7f"]
+    events = [{"ph": "X", "cat": "cpu_op", "name": n, "pid": 1, "tid": 1, "ts": 1, "dur": 1} for n in names]
+    for ascii_only in (True, False):
+        text = json.dumps({"traceEvents": events}, ensure_ascii=ascii_only)
+        assert rows_of(RankTrace.load(0, write("t.json", text))) == rows_by_json(text)
