@@ -92,6 +92,13 @@ def test_one_slow_rank_that_nobody_waits_for(verdict):
     assert verdict(*ranks).endswith("Rank 2 takes longest (+50.0 µs over the median rank).")
 
 
+def test_one_slow_step(verdict):
+    """Named behind the shares."""
+    trace = TraceBuilder(0).step(1, 0, 100).step(2, 100, 300).step(3, 400, 100).step(4, 500, 100)
+    said = verdict(trace.kernel("gemm", 0, 600, launch=(0, 1)))
+    assert said == "100 µs per step: 100 % computing. Step 2 is slow (300 µs, +200 µs over the median)."
+
+
 def test_nothing_wrong(verdict):
     """Ranks alike and a busy GPU: no rank, no cause, and no share that is next to nothing."""
     trace = TraceBuilder(0)

@@ -30,8 +30,9 @@ class KernelBreakdown(Analysis):
     By type: every instant of the device belongs to the set of classes running then, so the rows add up to the busy
     time. By kernel: the durations of all calls of a name are summed over ranks and steps; calls that run at the same
     time count each. Mean, deviation, smallest and largest are exact over single calls; percentiles over several ranks
-    and of *others* come from merged histograms (error up to 1 %), of a kernel on one rank they are exact. The top list of a class holds the kernels
-    of largest sum until they cover `duration_ratio` of it or are `num_kernels`; the row *others* is all the rest.
+    and of *others* come from merged histograms (error up to 1 %), of a kernel on one rank they are exact. The top list
+    of a class holds the kernels of largest sum until they cover `duration_ratio` of it or are `num_kernels`; the row
+    *others* is all the rest.
 
     ## What to do
     Start at the top: a kernel's share bounds what speeding it up can gain. Many short calls want fusing; a few long

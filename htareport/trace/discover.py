@@ -24,6 +24,7 @@ _JSON_LIKE = re.compile(r"\.(?:json|gz|zst|zip|tar|tgz)$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)", re.IGNORECASE)
 _TIME_STAMP_SUFFIX = re.compile(r"\.\d{10,}(?:\.pt)?\.trace\.json(?:\.\w+)?$")
+_PHASE = re.compile(rb'"ph"\s*:')
 _DISTRIBUTED = b'"distributedInfo"'
 _VALUE = re.compile(r'"distributedInfo"\s*:\s*')
 _MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
@@ -169,7 +170,7 @@ def _begins_with_event(text: bytes) -> bool:
     """Whether the first object of an array has a phase; of one larger than the text, what there is of it."""
     spans, close = event_spans(text)
     begin, end = spans[0] if spans else (0, len(text) if close < 0 else 0)
-    return b'"ph"' in text[begin:end]
+    return _PHASE.search(text, begin, end) is not None
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

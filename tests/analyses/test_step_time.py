@@ -148,3 +148,11 @@ def test_chosen_steps(run):
     section = run(StepTime(), stepping(0, 100, 130, 90, 140), steps="11-12")
     assert section.table("per_step")["step"].tolist() == [11, 12]
     assert section.table("per_step")["time"].tolist() == [130 * US, 90 * US]
+
+
+def test_a_slow_step_is_named_if_well_above_the_median(run):
+    """Of 100, 100, 130 and 100 µs the third, with its time and what it has over the median; 110 would not be said."""
+    fact = run(StepTime(), stepping(0, 100, 100, 130, 100)).fact("slow_step")
+    assert fact.value == 12
+    assert fact.detail.replace("\u202f", " ") == "130 µs, +30.0 µs over the median"
+    assert run(StepTime(), stepping(0, 100, 100, 110, 100)).fact("slow_step") is None
