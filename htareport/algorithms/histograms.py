@@ -39,9 +39,11 @@ def quantiles(bins: NDArray[Any], counts: NDArray[np.int64], wanted: NDArray[np.
     order = np.argsort(bins, kind="stable")
     last = np.cumsum(counts[order])
     values = np.where(bins[order] == ZERO, 0.0, 10.0 ** ((bins[order] + 0.5) / PER_DECADE))
-    position = wanted * (last[-1] - 1)
+    position: NDArray[np.float64] = wanted * (last[-1] - 1)
     low, high = (values[np.searchsorted(last, np.floor(position) + more, side="right") % len(last)] for more in (0, 1))
-    return np.where(position == np.floor(position), low, low + (high - low) * (position - np.floor(position)))
+    share: NDArray[np.float64] = position - np.floor(position)
+    result: NDArray[np.float64] = np.where(share == 0, low, low + (high - low) * share)
+    return result
 
 
 def coarse_edges(coarse_bins: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -39,6 +39,10 @@ def analysis_classes() -> dict[str, type[Analysis]]:
             classes.append(entry.load())
         except Exception as error:  # noqa: BLE001  a plug-in that does not load costs its own section only
             _log.warning("the analysis %s (%s) cannot be loaded: %s", entry.name, entry.value, error)
+    for own in [each for each in classes if each.__module__ in _own_modules()]:
+        for other in [each for each in classes if each.name == own.name and each is not own]:
+            _log.warning("the analysis %s of %s is left out: that name is taken", other.name, other.__module__)
+            classes.remove(other)
     order = list(Group)
     return {each.name: each for each in sorted(classes, key=lambda c: (order.index(c.group), c.order, c.name))}
 

@@ -20,6 +20,7 @@ _NS = Unit.NANOSECONDS
 _TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")
 _MOST_ROWS = 2_000
 _SHOWN = 15
+_POOLED = "(kernels of small sums)"
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,7 @@ class KernelBreakdown(Analysis):
         types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
         types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
         return {
-            "kernels": kernels.head(_MOST_ROWS).replace(
-                {"name": {REST: "(kernels of small sums)"}, "kind": KIND_LABELS}
-            ),
+            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: _POOLED}, "kind": KIND_LABELS}),
             "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
             "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
             "by_rank": worst_ranks(top_of_rank, "sum").replace({"kind": KIND_LABELS}),
@@ -168,6 +167,11 @@ class KernelBreakdown(Analysis):
         )
 
     def notes(self, frames: Frames) -> Iterator[str]:
+        if (frames["kernels"]["name"] == _POOLED).any():
+            yield (
+                f"Where a rank has over {kernel_stats.MOST_NAMES} kernel names, those of smallest sum are one row, "
+                f"{_POOLED}; a kernel may be among them on one rank and not on another."
+            )
         names = int(frames["size"]["names"].iloc[0])
         if names > _MOST_ROWS:
             yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."

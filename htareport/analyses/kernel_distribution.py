@@ -30,8 +30,8 @@ class KernelDistribution(Analysis):
 
     ## How it is computed
     For the kernels of largest sum in each class: mean, smallest and largest duration on every rank (exact), and the
-    quantiles of all calls from merged log histograms (error up to 1 %). *Spread over ranks* is the largest mean of a
-    rank over the smallest.
+    quantiles of all calls from merged log histograms (error up to 1 %). *Spread over ranks* is by how
+    much the largest mean of a rank exceeds the smallest.
 
     ## What to do
     - One rank's mean is larger: its device runs slower (clocks, temperature, power limit) or its inputs are larger.
@@ -58,7 +58,12 @@ class KernelDistribution(Analysis):
                     for n in _QUANTILES
                 ),
                 Column("max", "Max", _NS, "Longest call."),
-                Column("spread", "Spread over ranks", Unit.COUNT, "Largest mean of a rank over the smallest."),
+                Column(
+                    "spread",
+                    "Spread over ranks",
+                    Unit.RATIO,
+                    "By how much the largest mean of a rank exceeds the smallest.",
+                ),
                 Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean."),
             ),
         ),
@@ -101,7 +106,7 @@ class KernelDistribution(Analysis):
         spread = groups.agg(["min", "max"])
         extra = pd.DataFrame(
             {
-                "spread": spread["max"] / spread["min"].where(spread["min"] > 0),
+                "spread": spread["max"] / spread["min"].where(spread["min"] > 0) - 1,
                 "slowest_rank": chosen.loc[groups.idxmax(), "rank"].to_numpy(),
             }
         ).reset_index()

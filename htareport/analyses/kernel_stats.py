@@ -12,7 +12,7 @@ from htareport.trace import RankTrace
 
 _NS = Unit.NANOSECONDS
 KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"}
-MOST_NAMES = 400  # Kernel names a rank sends on its own; the rest goes together.
+MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
 REST = ""  # Their name until it becomes words.
 
 NAME_HELP = "Name as traced; equal names are one kernel."
@@ -55,8 +55,9 @@ def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby(["name", "kind", "bin"]).size().rename("count").reset_index()
 
 
-def lumped(table: pd.DataFrame, most: int = MOST_NAMES) -> pd.DataFrame:
+def lumped(table: pd.DataFrame) -> pd.DataFrame:
     """The names of largest sum, and one row REST per kind for what is left."""
+    most = MOST_NAMES
     if len(table) <= most:
         return table
     rest = merged(table.iloc[most:].assign(name=REST), ["name", "kind"])

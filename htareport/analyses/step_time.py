@@ -14,7 +14,8 @@ from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
 _NS = Unit.NANOSECONDS
-_SLOW_STEP = 0.15  # A slowest step this little over the median is not named.
+_SLOW_STEP = 0.15  # A slowest step this little over the median is not named,
+_FEWEST_STEPS = 3  # nor one of fewer steps.
 _NOTABLE = 0.02  # A slowest rank this little over the median is not named.
 _SLOWEST = "The slowest rank's time, which is what the job takes for the step."
 
@@ -127,7 +128,7 @@ class StepTime(Analysis):
         words = f"Median over the steps. {_SLOWEST}"
         yield Fact("step_time", "step time", row["median"], _NS, spread, words, Better.LOWER, order=0)
         steps = frames["steps"]
-        if row["max"] > (1 + _SLOW_STEP) * row["median"]:
+        if count >= _FEWEST_STEPS and row["max"] > (1 + _SLOW_STEP) * row["median"]:
             slow = steps.sort_values("slowest", ascending=False).iloc[0]
             detail = f"{text(slow['slowest'], _NS)}, +{text(slow['slowest'] - row['median'], _NS)} over the median"
             words = "The step that takes longest on its slowest rank, where it is well above the median."

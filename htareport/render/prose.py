@@ -1,4 +1,4 @@
-"""The small part of Markdown that help texts use: headings of level two, paragraphs, lists, code and bold."""
+"""The small part of Markdown that help texts use: headings of level two, paragraphs, lists, code, bold and emphasis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from html import escape
 
 from markupsafe import Markup
 
-_CODE = re.compile(r"(`+)(.+?)\1|\*\*([^*\n]+)\*\*", re.DOTALL)
+_MARKED = re.compile(
+    r"(?P<fence>`+)(?P<code>.+?)(?P=fence)|\*\*(?P<strong>[^*\n]+)\*\*|(?<![\w*])\*(?P<em>[^*\s][^*\n]*)\*(?![\w*])",
+    re.DOTALL,
+)
 _ITEM = re.compile(r"^\s*[-*] +")
 
 
@@ -30,7 +33,7 @@ def split_help(text: str) -> Help:
 
 def plain(text: str) -> str:
     """Return a text's first paragraph without marks, on one line."""
-    return " ".join(text.strip().partition("\n\n")[0].replace("`", "").replace("**", "").split())
+    return " ".join(text.strip().partition("\n\n")[0].replace("`", "").replace("*", "").split())
 
 
 def to_html(text: str, heading: str = "h4") -> Markup:
@@ -67,11 +70,11 @@ def _block(lines: list[str], heading: str) -> Markup:
 
 
 def inline(text: str) -> Markup:
-    """Return one line of text as HTML: code and bold, everything else as it is."""
+    """Return one line of text as HTML: code, bold and emphasis, everything else as it is."""
     parts, end = list[str](), 0
-    for match in _CODE.finditer(text):
+    for match in _MARKED.finditer(text):
         parts.append(escape(text[end : match.start()]))
-        code, bold = match[2], match[3]
-        parts.append(f"<code>{escape(code.strip())}</code>" if code else f"<strong>{escape(bold)}</strong>")
+        kind = next(kind for kind in ("code", "strong", "em") if match[kind])
+        parts.append(f"<{kind}>{escape(match[kind].strip())}</{kind}>")
         end = match.end()
     return Markup("".join([*parts, escape(text[end:])]))  # noqa: S704  every part is escaped

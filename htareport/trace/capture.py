@@ -141,7 +141,8 @@ class _File:
         for category, columns in tables.items():
             given = (np.abs(columns["ts"]) <= _MOST_NS) & (columns["dur"] != MISSING) & (columns["ts"] != MISSING)
             self._set_aside(category, {"without a start or duration": ~given}, set_aside)
-        starts = (columns["ts"][columns["ts"] != 0] for columns in tables.values())
+        complete = (columns for category, columns in tables.items() if category != classify.MEMORY_CATEGORY)
+        starts = (columns["ts"][columns["ts"] != 0] for columns in complete)
         first_start = min((int(each.min()) for each in starts if len(each)), default=0)
         for category, columns in tables.items():
             faults = {
@@ -239,7 +240,7 @@ def lane_of(written: tuple[Any, ...]) -> tuple[int | str, int | str]:
 
 def _number_or_text(value: Any) -> int | str:
     number = metadata.as_int(value)
-    return str(value) if number is None else number
+    return number if number is not None and abs(number) < 2**63 else str(value)
 
 
 def _overlap(one: Capture, other: Capture) -> bool:

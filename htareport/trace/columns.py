@@ -92,7 +92,7 @@ class Table:
         if self.on_device:
             columns["lane"] = self.lane
         columns |= self.columns
-        return {name: np.frombuffer(values, values.typecode) for name, values in columns.items()}
+        return {name: np.frombuffer(values, _DTYPES[values.typecode]) for name, values in columns.items()}
 
     def extend_args(self, args: Sequence[Any], strings: Codes) -> None:
         """Append one row of arguments per event; `args` have an attribute per column."""
@@ -107,6 +107,7 @@ class Table:
 
 
 _TYPECODES: dict[Kind, str] = {"int": "q", "float": "d", "text": "i", "json": "i"}
+_DTYPES = {"q": np.int64, "d": np.float64, "i": np.int32}  # By name: numpy's own for "q" is another type of that size.
 GETTERS: dict[str, Callable[[Iterable[Any]], list[Any]]] = {}
 
 

@@ -104,11 +104,14 @@ def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.D
 
 
 def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int64]:
-    """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
+    """Row of the innermost row of a level around each row, -1 for none.
+
+    Chains of other rows are skipped by doubling: what is found for a row within them holds for the rows within it.
+    """
     is_level = (host["level"] == level).to_numpy()
     found = host["parent"].to_numpy().copy()
     while True:
         skip = (found != NO_PARENT) & ~is_level[found]
         if not skip.any():
             return found
-        found[skip] = host["parent"].to_numpy()[found[skip]]
+        found[skip] = found[found[skip]]

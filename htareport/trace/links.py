@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 UNLINKED = -1
+_FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
 
 
 def launches_of(
@@ -36,3 +39,19 @@ def launches_of(
             hit = (ids[at] == correlations[mine]) & (correlations[mine] > 0)
             found[mine[hit]] = there[at[hit]]
     return found
+
+
+def link_warnings(events: pd.DataFrame, launches: pd.DataFrame, calls: int, lost: int) -> Iterator[str]:
+    """What is odd about the launches of device events: of `calls` that start such work, `lost` have none."""
+    if lost and not len(events):
+        yield f"GPU activity is missing: {lost} launches have no device event (the profiler probably lost its records)"
+    elif lost > _FEW_LOST * calls:
+        yield f"{lost} of {calls} launches have no device event in the trace"
+    launch, starts = events["launch"].to_numpy(), launches["ts"].to_numpy()
+    linked = launch != UNLINKED
+    early = starts[launch[linked]] - events["ts"].to_numpy()[linked]
+    if len(early) and early.max() > 0:
+        yield (
+            f"{int((early > 0).sum())} kernels start before their launch (by up to {early.max() / 1000:.3f} µs); "
+            "their launch delay counts as 0"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -19,12 +19,11 @@ from htareport.trace import blocks, classify, discover
 from htareport.trace.capture import Capture, Loaded, load_rank
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
 from htareport.trace.host import host_table
-from htareport.trace.links import UNLINKED
+from htareport.trace.links import UNLINKED, link_warnings
 from htareport.trace.steps import step_table
 from htareport.trace.window import ALL, Window
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
-_FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
 
 Source: TypeAlias = str | Path | Iterable[str | Path] | Mapping[int, str | Path | tuple[Path, ...]]
 
@@ -255,7 +254,9 @@ class RankTrace:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is odd about the data, each naming the rank or the file."""
-        return (*self.loaded.warnings, *self._link_warnings())
+        events, calls, lost = self._all_device_events, int(self._launching_calls.sum()), int(self._lost_launches.sum())
+        about_links = link_warnings(events, self.launches, calls, lost)
+        return (*self.loaded.warnings, *(f"rank {self.rank}: {text}" for text in about_links))
 
     @cached_property
     def _lost_launches(self) -> NDArray[np.bool_]:
@@ -270,24 +271,6 @@ class RankTrace:
         """Which launches are calls that start device work."""
         launching = classify.launching_calls(self.loaded.strings)
         return launching[self.launches["name"].cat.codes.to_numpy()]
-
-    def _link_warnings(self) -> Iterator[str]:
-        events, launches = self._all_device_events, self.launches
-        lost, calls = int(self._lost_launches.sum()), int(self._launching_calls.sum())
-        if lost and not len(events):
-            yield (
-                f"rank {self.rank}: GPU activity is missing: {lost} launches have no device event "
-                "(the profiler probably lost its records)"
-            )
-        elif lost > _FEW_LOST * calls:
-            yield f"rank {self.rank}: {lost} of {calls} launches have no device event in the trace"
-        linked = events[events["launch"] != UNLINKED]
-        early = launches["ts"].to_numpy()[linked["launch"].to_numpy()] - linked["ts"].to_numpy()
-        if len(early) and early.max() > 0:
-            yield (
-                f"rank {self.rank}: {int((early > 0).sum())} kernels start before their launch "
-                f"(by up to {early.max() / 1000:.3f} µs); their launch delay counts as 0"
-            )
 
 
 def _paths(files: Any) -> tuple[Path, ...]:

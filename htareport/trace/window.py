@@ -64,11 +64,11 @@ class Window:
         """Say in a sentence what is in and what is out."""
         if self.steps is not None:
             numbers = ", ".join(map(str, sorted(self.steps)))
-            return f"steps {numbers}: GPU work launched in other steps, or outside steps, is left out"
+            return f"steps {numbers}: work of other steps, or outside steps, is left out"
         if self.complete_only:
-            return "complete steps: GPU work launched outside steps, or in a step whose work is cut off, is left out"
+            return "complete steps: work outside steps, or in a step whose work is cut off, is left out"
         if self.without_last_step:
-            return "without the last step: GPU work launched in or after it, or without a launch, is left out"
+            return "without the last step: work launched in or after it, or without a launch, is left out"
         return "everything recorded"
 
 

@@ -150,8 +150,9 @@ def test_one_name_of_two_classes(run):
     assert table["sum"].to_dict() == {"communication": 30 * US, "compute": 10 * US}
 
 
-def test_more_names_than_are_sent(run):
-    """Beyond 400 names the smallest go together as one row a class, so that no time is lost."""
+def test_more_names_than_are_sent(run, monkeypatch):
+    """Beyond so many names the smallest go together as one row a class, so that no time is lost."""
+    monkeypatch.setattr("htareport.analyses.kernel_stats.MOST_NAMES", 400)
     calls = [(f"kernel_{number}", 1000 - number) for number in range(450)]
     section = run(KernelBreakdown(), one_after_another(0, *calls))
     table = section.table("kernels")
@@ -159,6 +160,7 @@ def test_more_names_than_are_sent(run):
     assert table["count"].sum() == 450
     small = table[table["name"] == "(kernels of small sums)"].iloc[0]
     assert small["count"] == 50
+    assert "kernels of small sums" in section.notes[0]
     assert (small["min"], small["max"]) == (551 * US, 600 * US)
 
 

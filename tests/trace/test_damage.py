@@ -79,7 +79,8 @@ def test_cut_off_anywhere(layout, size, builder, write, chunks_of):
     """The error says that it ends early, at its last byte and line; or that nothing of a trace is there yet."""
     text = builder.json(layout).encode()
     chunks_of(size)
-    cuts = {*random.Random(1).sample(range(1, len(text)), 60), *range(len(text) - 30, len(text)), 1, 2}
+    some = random.Random(1).sample(range(1, len(text)), 60)  # noqa: S311  the same in every run
+    cuts = {*some, *range(len(text) - 30, len(text)), 1, 2}
     for cut in sorted(cuts):
         cut_text = text[:cut]
         if cut_text.rstrip() == text.rstrip():
@@ -201,11 +202,12 @@ def hostile():
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in hostile()])
 def test_hostile_input_takes_no_longer_than_its_size(text, write):
     """Time is bounded, quadratic behaviour would take minutes; the outcome is a trace or an error for the user."""
-    path, start = write("t.json", text), time.process_time()
+    path, start, reason = write("t.json", text), time.process_time(), ""
     try:
         RankTrace.load(0, next(iter(Trace.open(path).files.values())))
     except HtaReportError as error:
-        assert len(str(error)) < 400
+        reason = str(error)
+    assert len(reason) < 400
     assert time.process_time() - start < 6
 
 
@@ -236,7 +238,8 @@ def mutated(data, random_):
 def test_fuzz(layout, packed, builder, write, chunks_of):
     """Whatever is wrong with the bytes: a trace whose tables can be made, or an error for the user."""
     chunks_of(600)
-    text, random_, loaded = builder.json(layout).encode(), random.Random(f"{layout} {packed}"), 0
+    text, loaded = builder.json(layout).encode(), 0
+    random_ = random.Random(f"{layout} {packed}")  # noqa: S311  the same in every run
     for _ in range(100):
         data = mutated(gzip.compress(text, 1) if packed else text, random_)
         path = write("rank0.pt.trace.json", data)

@@ -133,13 +133,15 @@ def test_files_without_permission(folder):
 
 
 @pytest.mark.parametrize(
-    "prepare", [lambda f: None, lambda f: (f / "a.txt").write_text("x"), lambda f: (f / "a").mkdir()]
+    "prepare", [lambda _: None, lambda f: (f / "a.txt").write_text("x"), lambda f: (f / "a").mkdir()]
 )
 def test_nothing_in_the_folder(prepare, folder):
     """The sentence says what was looked for."""
     folder.mkdir()
     prepare(folder)
-    with pytest.raises(NothingToReadError, match="JSON with traceEvents.* were looked for, and no such file was found"):
+    with pytest.raises(
+        NothingToReadError, match=r"JSON with traceEvents.* were looked for, and no such file was found"
+    ):
         Trace.open(folder)
 
 
@@ -150,7 +152,7 @@ def test_nothing_usable(folder):
         (folder / f"{n}.json").write_text("{}")
     with pytest.raises(NothingToReadError, match=r"none is usable \(0\.json: JSON without .*; and 2 more\)"):
         Trace.open(folder)
-    for source in (folder / "0.json", [folder / "0.json"], os.path.join(str(folder).replace("[1]", "[[]1]"), "0.*")):
+    for source in (folder / "0.json", [folder / "0.json"], str(folder / "0.*").replace("[1]", "[[]1]")):
         with pytest.raises(NothingToReadError, match=r"none is usable \(0\.json: JSON without traceEvents\)"):
             Trace.open(source)
 

@@ -10,6 +10,7 @@ import pytest
 from builder import BASE_NS, TraceBuilder
 
 from htareport.trace import Capability, RankTrace, Trace, Window
+from htareport.trace.host import nearest
 from htareport.trace.summary import facts_of, job_meta
 
 TODAY = 1_750_000_000_123_456_789  # More digits than a float holds.
@@ -42,8 +43,8 @@ COMM = [
     "nvshmemi_transfer", "void c10d::symmetric_memory::two_shot_all_reduce", "multimem_all_reduce_kernel",
 ]  # fmt: skip
 COMPUTE = [
-    "void SyncBatchNorm_forward", "cutlass_dmask_kernel", "void at::native::reduce_kernel<512, 1>", "triton_broadcast_0",
-    "void BatchMemcpyKernel<1>",
+    "void SyncBatchNorm_forward", "cutlass_dmask_kernel", "void at::native::reduce_kernel<512, 1>",
+    "triton_broadcast_0", "void BatchMemcpyKernel<1>",
 ]  # fmt: skip
 MEMORY = ["Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "__amd_rocclr_copyBuffer", "dma_copy", "MEMCPY_ASYNC"]
 
@@ -121,7 +122,7 @@ def test_collective_arguments_belong_to_their_rows(load):
 
 
 def test_launch_links(load):
-    """One launch may have many device events; the earliest of several with one id counts; ids of 0 and below are none."""
+    """One launch, many device events; of several launches of one id the earliest; ids of 0 and below are none."""
     builder = TraceBuilder().graph_launch(10, 5, [("g1", 20, 1), ("g2", 22, 1)])
     builder.runtime("late", 30, 1, 50).runtime("early", 25, 1, 50).runtime("zero", 1, 1, 0).runtime("less", 1, 1, -4)
     builder.event(row("kernel", "twice", ts=40, correlation=50)).event(row("kernel", "zero", ts=41, correlation=0))
@@ -263,10 +264,11 @@ def test_impossible_times_are_set_aside(load):
     assert set(trace.device_events["name"]) == {"good"}
     assert set(trace.events["cpu_op"]["name"]) == {"good"}
     assert trace.start_ns == 2 * hour * 1000
-    assert trace.loaded.warnings == (
+    (warning,) = trace.loaded.warnings
+    assert warning == (
         "h.10000000000.pt.trace.json: events with impossible times set aside: 1 device events at time 0, "
         "1 device events ending before they start, 1 device events longer than seven days, "
-        "2 host events at time 0, 1 host events ending before they start",
+        "2 host events at time 0, 1 host events ending before they start"
     )
 
 
@@ -360,9 +362,9 @@ def test_events_table(load):
     assert sorted(events) == ["cuda_runtime", "gpu_memcpy", "kernel", "user_annotation"]
     assert len(events) == 4
     kernel = events["kernel"]
-    assert {name: str(kernel[name].dtype) for name in ("name", "ts", "dur", "pid", "tid", "device", "stream", "kind")} == {
-        "name": "category", "ts": "int64", "dur": "int64", "pid": "int64", "tid": "int64",
-        "device": "int64", "stream": "int64", "kind": "category",
+    assert {name: str(dtype) for name, dtype in kernel.dtypes.items()} == {
+        "name": "category", "ts": "int64", "dur": "int64", "pid": "int64", "tid": "int64", "device": "int64",
+        "stream": "int64", "kind": "category", "correlation": "int64", "capture": "int16",
     }  # fmt: skip
     assert kernel[["name", "ts", "dur", "device", "stream", "kind", "correlation"]].to_numpy().tolist() == [
         ["k", TODAY + 10_001, 5000, 0, 7, "compute", 1]
@@ -409,13 +411,88 @@ def test_busy(load):
     [
         (TraceBuilder(), set()),
         (TraceBuilder().cpu_op("a", 0, 1), {Capability.HOST_OPS}),
-        (TraceBuilder().step(1, 0, 1).kernel("k", 0, 1), {Capability.GPU, Capability.STEPS}),
+        (TraceBuilder().step(1, 0, 1).kernel("k", 0, 1), {Capability.GPU, Capability.STEPS, Capability.ANNOTATIONS}),
+        (TraceBuilder().memset(0, 1), {Capability.GPU, Capability.COPIES}),
+        (TraceBuilder().event(row("cuda_sync", "Stream Sync")), {Capability.SYNC}),
+        (TraceBuilder().event(row("cuda_profiler_range", "k")), {Capability.CUPTI}),
+        (TraceBuilder().event({**row("cpu_instant_event", "[memory]"), "ph": "i"}), {Capability.MEMORY}),
         (TraceBuilder().kernel("nccl", 2, 1, launch=(0, 1)), {Capability.GPU, Capability.COMM, Capability.LAUNCHES}),
     ],
 )
 def test_capabilities(builder, capabilities, load):
     """What a trace holds."""
     assert load(builder).capabilities == capabilities
+
+
+def test_memory_instants(load):
+    """A table of their own, as instants are no complete events; those of 2021 have no category."""
+    args = {"Bytes": -512, "Addr": 2**64 - 1, "Total Allocated": 2**40, "Device Type": 1, "Device Id": "0"}
+    instant = {"ph": "i", "name": "[memory]", "pid": 1, "tid": 2, "ts": "1.001", "s": "t", "args": args}
+    builder = TraceBuilder(base_ns=TODAY).event({"cat": "cpu_instant_event", **instant}).event(instant)
+    builder.event({**instant, "name": "other"}).event({"cat": "cpu_instant_event", **instant, "args": {}})
+    trace = load(builder.cpu_op("op", 5, 1))
+    memory = trace.loaded.memory
+    assert memory["ts"].tolist() == [TODAY + 1001] * 3
+    assert memory["size"].tolist() == [-512, -512, -1]
+    assert memory["address"].tolist() == [-1] * 3
+    assert memory["device_id"].tolist() == [0, 0, -1]
+    assert list(trace.events) == ["cpu_op"]
+    assert trace.start_ns == TODAY + 5000
+    assert len(load(builder, TraceBuilder(base_ns=TODAY).cpu_op("op", 50, 1)).loaded.memory["ts"]) == 3
+
+
+def test_whole_arguments(load):
+    """Counters have names of their own, so their arguments are kept as text, however the row is read."""
+    counters = {"smsp__inst_executed.sum": 7, "b": [1, 2.5]}
+    builder = TraceBuilder().event(row("cuda_profiler_range", "k", **counters))
+    table = load(builder).events["cuda_profiler_range"]
+    odd = load(builder.event(row("cuda_profiler_range", "k", pid=1.5, **counters))).events["cuda_profiler_range"]
+    for each in (table, odd):
+        texts = [load(builder).loaded.strings[code] if code >= 0 else "" for code in each["args"]]
+        assert {json.dumps(json.loads(text)) for text in texts} == {json.dumps(counters)}
+
+
+def test_copies(load):
+    """Device events of the categories of copies, with kind, bytes and bandwidth, in order of start."""
+    builder = TraceBuilder().memset(30, 1, bytes=7).memcpy("HtoD (Pinned -> Device)", 10, 2, bytes=2**40, bandwidth=0.5)
+    trace = load(builder.kernel("k", 5, 1).memcpy("DtoH (Device -> Pinned)", 20, 1))
+    assert trace.copies["bytes"].tolist() == [2**40, -1, 7]
+    assert trace.copies["bandwidth"].fillna(-1).tolist() == [0.5, -1, -1]
+    assert trace.copies["copy_kind"].is_unique
+    assert trace.copies["ts"].is_monotonic_increasing
+    assert len(load(TraceBuilder().kernel("k", 1, 1)).copies) == 0
+
+
+def test_host_tree(load):
+    """Annotations around operators around calls; Python functions outermost, and only if asked for."""
+    builder = TraceBuilder(base_ns=0).kernel("k", 20, 5, launch=(12, 3)).cpu_op("aten::mm", 11, 5)
+    builder.annotation("forward", 10, 10).cpu_op("aten::linear", 10, 10).python_function("f", 10, 10)
+    builder.cpu_op("other thread", 11, 5, tid=5).cpu_op("behind", 20, 1)
+    trace = load(builder)
+    host = trace.host
+    rows = list(zip(host["name"], host["level"], host["depth"], strict=True))
+    thread = rows[:5] if rows[0][0] == "forward" else rows[1:]
+    assert thread == [
+        ("forward", "annotation", 0), ("aten::linear", "operator", 1), ("aten::mm", "operator", 2),
+        ("cudaLaunchKernel", "call", 3), ("behind", "operator", 0),
+    ]  # fmt: skip
+    assert [trace.launches["name"].iloc[at] for at in host["launch"] if at >= 0] == ["cudaLaunchKernel"]
+    around = {level: nearest(host, level) for level in ("annotation", "operator")}
+    launch = host.index[host["level"] == "call"][0]
+    assert [host["name"].iloc[around[level][launch]] for level in around] == ["forward", "aten::mm"]
+    assert trace.host_with_python["name"].iloc[trace.host_with_python["parent"].max()] == "aten::mm"
+    assert len(trace.host_with_python) == len(host) + 1
+    assert len(load(TraceBuilder().kernel("k", 1, 1)).host) == 0
+
+
+def test_the_nearest_row_of_a_level_is_found_through_any_depth(load):
+    """Ten thousand operators within an annotation."""
+    builder = TraceBuilder(base_ns=0).annotation("outer", 0, 30_000)
+    for n in range(10_000):
+        builder.cpu_op("op", n + 1, 29_000 - 2 * n)
+    host = load(builder).host
+    assert nearest(host, "annotation").tolist() == [-1] + [0] * 10_000
+    assert host["depth"].tolist() == list(range(10_001))
 
 
 def test_a_loaded_rank_can_be_sent_to_another_process(load):
