@@ -56,6 +56,7 @@ NO_WORK_NAMES = [
     r"^event_(?:record|wait)$",  # MTIA, in the category of kernels
     r"^(?:EVENT|NOTIFY)_(?:RECORD|WAIT)(?:_SQE)?$",  # Ascend
 ]
+_MOST_SEARCHED = 32 << 10  # Characters of a name: a pattern with .* takes time by the square of the length.
 _RUNTIME = re.compile(r"runtime|driver", re.IGNORECASE)
 _COPY_KIND_LENGTH = 11
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})(?!\d)", re.ASCII)  # A number within 31 bits.
@@ -86,7 +87,8 @@ def kinds_of_names(names: Iterable[str]) -> NDArray[np.int8]:
     """Class of each kernel name, going by the tables."""
     is_comm = re.compile("|".join(COMMUNICATION_NAMES)).search
     is_memory = re.compile("|".join(MEMORY_NAMES)).search
-    kinds = (COMM if is_comm(name) else MEMORY if is_memory(name) else COMPUTE for name in names)
+    searched = (name[:_MOST_SEARCHED] for name in names)
+    kinds = (COMM if is_comm(name) else MEMORY if is_memory(name) else COMPUTE for name in searched)
     return np.fromiter(kinds, np.int8)
 
 

@@ -104,14 +104,60 @@ def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.D
 
 
 def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int64]:
-    """Row of the innermost row of a level around each row, -1 for none.
-
-    Chains of other rows are skipped by doubling: what is found for a row within them holds for the rows within it.
-    """
-    is_level = (host["level"] == level).to_numpy()
-    found = host["parent"].to_numpy().copy()
+    """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
+    parent, is_level = host["parent"].to_numpy(), (host["level"] == level).to_numpy()
+    reached = np.where(is_level, np.arange(len(host)), parent)  # Twice as far in each round.
     while True:
-        skip = (found != NO_PARENT) & ~is_level[found]
-        if not skip.any():
-            return found
-        found[skip] = found[found[skip]]
+        further = np.where(reached == NO_PARENT, NO_PARENT, reached[reached])
+        if (further == reached).all():
+            return np.where(parent == NO_PARENT, NO_PARENT, reached[parent])
+        reached = further
+
+
+def launching_rows(host: pd.DataFrame, launches: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row of the host table for each row of `launches`, -1 for none."""
+    launch = host["launch"].to_numpy()
+    calls = np.flatnonzero(launch != UNLINKED)
+    rows = np.full(int(launch.max(initial=UNLINKED)) + 2, UNLINKED, np.int64)  # The last is for those of no launch.
+    rows[launch[calls]] = calls
+    return rows[launches]
+
+
+def backward_links(loaded: Loaded, host: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Outermost operators of the backward pass, and the forward operator that each undoes: two arrays of host rows.
+
+    They share the sequence number, which counts by thread; the trace names the forward thread by a number of its own,
+    taken to be the thread on which most of the numbers are found. Of several operators of one number the last to start
+    is it, as for PyTorch's own arrows.
+    """
+    operators = np.flatnonzero((host["level"] == "operator").to_numpy())
+    columns = {name: np.full(len(operators), -1, np.int64) for name in ("sequence", "forward_thread")}
+    source, row = (host[name].to_numpy()[operators] for name in ("source", "row"))
+    for number, table in enumerate(loaded.tables.values()):
+        if "sequence" in table:
+            mine = source == number
+            for name, values in columns.items():
+                values[mine] = table[name][row[mine]]
+    numbered = columns["sequence"] >= 0
+    rows = operators[numbered]
+    calls = pd.DataFrame(
+        {
+            "row": rows,
+            "capture": host["capture"].to_numpy()[rows],
+            "thread": host["thread"].to_numpy()[rows],
+            "start": host["ts"].to_numpy()[rows],
+            "end": host["end"].to_numpy()[rows],
+            **{name: values[numbered] for name, values in columns.items()},
+        }
+    )
+    back = calls[calls["forward_thread"] > 0]
+    forward = calls[calls["forward_thread"] <= 0].sort_values(["start", "row"])
+    forward = forward.drop_duplicates(["capture", "thread", "sequence"], keep="last")
+    around = nearest(host, "operator")[back["row"].to_numpy()]
+    back = back[~np.isin(around, back["row"].to_numpy())]
+    pairs = back.merge(forward, on=["capture", "sequence"], suffixes=("", "_forward"))
+    sizes = pairs.groupby(["capture", "forward_thread", "thread_forward"]).size().reset_index(name="size")
+    sizes = sizes.sort_values("size", ascending=False, kind="stable").drop_duplicates(["capture", "forward_thread"])
+    pairs = pairs.merge(sizes, on=["capture", "forward_thread", "thread_forward"])
+    pairs = pairs[(pairs["end_forward"] <= pairs["start"]) & (pairs["start_forward"] < pairs["start"])]
+    return pairs["row"].to_numpy(np.int64), pairs["row_forward"].to_numpy(np.int64)

@@ -153,6 +153,11 @@ class RankTrace:
         """Numbers of all steps recorded, within the window or not."""
         return tuple(self._all_steps["number"].tolist())
 
+    @property
+    def cut_steps(self) -> frozenset[int]:
+        """Numbers of the steps whose device work is cut off, because recording stopped before it ran."""
+        return self._cut_steps
+
     @cached_property
     def _all_steps(self) -> pd.DataFrame:
         return step_table(self.loaded)

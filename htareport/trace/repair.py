@@ -14,6 +14,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
+_MAY_NEED_IT = re.compile(rb"\\|(?i:nan|inf)")
 # Group 1: what is a legal escape. Python and C++ write half a surrogate pair where a name is not UTF-8.
 _ESCAPE = re.compile(
     rb"""
@@ -30,6 +31,8 @@ def mend(text: bytes) -> tuple[bytes, dict[str, int]]:
     A backslash that starts no escape is doubled, half a surrogate pair becomes the replacement character, and bare nan
     and inf become null.
     """
+    if not _MAY_NEED_IT.search(text):
+        return text, {}
     counts = {"lone backslashes": 0, "lone surrogates": 0, "bare nan or inf values": 0}
 
     def escape(match: re.Match[bytes]) -> bytes:

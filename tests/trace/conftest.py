@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import RankTrace, blocks, discover, load, split
+from htareport.trace import RankTrace, Window, blocks, discover, load, split
 
 NASTY = [
     'say "hi"', '{"device": "cpu"}', 'a}, {"ph": "X"', "back\\slash", "}],", "[[[", "{{{", '\\"', "tab\there", "новый",
@@ -113,3 +113,26 @@ def rows_of() -> Callable[[RankTrace], Rows]:
         }
 
     return rows
+
+
+@pytest.fixture(name="load")
+def load_fixture(tmp_path) -> Callable[..., RankTrace]:
+    """A function that writes a builder's trace, or several captures of a rank, and loads it."""
+
+    def loaded(*builders: TraceBuilder, rank: int = 0, window: Window | None = None) -> RankTrace:
+        stamps = range(10**10, 10**10 + len(builders))
+        paths = [b.write(tmp_path / f"h.{n}.pt.trace.json") for n, b in zip(stamps, builders, strict=True)]
+        return RankTrace.load(rank, paths[0] if len(paths) == 1 else paths, window or Window())
+
+    return loaded
+
+
+@pytest.fixture
+def row() -> Callable[..., dict[str, Any]]:
+    """A function that gives a complete event; a category of None is left out."""
+
+    def event(cat: str | None, name: str, ts: Any = 10, dur: Any = 5, pid: Any = 0, tid: Any = 7, **args: Any) -> Any:
+        made = {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+        return made if cat is None else {"cat": cat, **made}
+
+    return event
