@@ -23,9 +23,8 @@ def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
 def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts], *, has_gpu: bool) -> str:
     if step := facts.get("step_time"):
         return f"{text(step.value, Unit.NANOSECONDS)} per step{'' if has_gpu else ' on the host'}"
-    starts = [each.start_ns for each in ranks if each.start_ns is not None]
-    ends = [each.end_ns for each in ranks if each.end_ns is not None]
-    recorded = text(max(ends) - min(starts), Unit.NANOSECONDS) if starts else "Nothing"
+    longest = max((each.recorded_ns for each in ranks), default=0)
+    recorded = text(longest, Unit.NANOSECONDS) if any(each.num_events for each in ranks) else "Nothing"
     return f"{recorded} recorded{'' if any(each.all_steps for each in ranks) else ', without steps'}"
 
 

@@ -7,9 +7,21 @@ const bytes = (text) => {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 };
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=>?@[]^_{'; // base85.py
+const bytes85 = (text, size) => {
+  const digit = new Uint8Array(128), out = new Uint8Array(text.length / 5 * 4);
+  [...DIGITS].forEach((character, i) => { digit[character.charCodeAt(0)] = i; });
+  for (let i = 0, o = 0; i < text.length; o += 4) {
+    let word = 0;
+    for (const end = i + 5; i < end; i += 1) word = word * 85 + digit[text.charCodeAt(i)];
+    out[o] = word >>> 24; out[o + 1] = word >>> 16; out[o + 2] = word >>> 8; out[o + 3] = word;
+  }
+  return out.subarray(0, size);
+};
+const contentOf = ({ textContent, dataset }) => (dataset.size ? bytes85(textContent, +dataset.size) : bytes(textContent));
 const packed = {}; // id of a data block → promise of its text
 const unpack = (id) => packed[id] ??= new Response(
-  new Blob([bytes(document.getElementById(id).textContent)]).stream().pipeThrough(new DecompressionStream('gzip')),
+  new Blob([contentOf(document.getElementById(id))]).stream().pipeThrough(new DecompressionStream('gzip')),
 ).text();
 
 // Charts: each figure shows its SVG until plotly.js, unpacked on first need, has drawn over it.

@@ -183,7 +183,8 @@ class IdleTime(Analysis):
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         sums = frames["devices"].groupby("category")["idle"].sum()
-        if total := float(sums.sum()):
+        total = float(sums.sum())
+        if sums.get("host wait", 0) + sums.get("kernel wait", 0) > 0:  # Else no launch is known, and so no cause.
             words = "Share of the devices' idle time in gaps whose next launch starts after the gap began."
             yield Fact(
                 "host_wait_share",

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from htareport.errors import UsageError
+from htareport.render import base85
 
 _PACKAGED = Path("package_data", "plotly.min.js")
 _VERSION = re.compile(r"plotly\.js(?: \([^)]{0,40}\))? v([\w.+-]{1,40})")
@@ -29,13 +30,14 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A script in gzip and base64, its hash for the policy, its version for the notice.
+    """A script in gzip and base85, how many bytes that is, its hash for the policy, its version for the notice.
 
     `style_ids` are elements that it looks for before it adds a style sheet for maps, which the policy would refuse and
     the report does not need: the page has empty ones.
     """
 
     packed: str
+    size: int
     hash: str
     version: str
     style_ids: tuple[str, ...]
@@ -93,7 +95,8 @@ def _installed() -> str:
 def _packed(script: str) -> Bundle:
     version = _VERSION.search(script[:2000])
     style_ids = tuple(dict.fromkeys(_STYLE_ID.findall(script)))
-    return Bundle(pack(script.encode()), csp_hash(script), version[1] if version else "", style_ids)
+    data = gzip.compress(script.encode(), 9, mtime=0)
+    return Bundle(base85.encode(data), len(data), csp_hash(script), version[1] if version else "", style_ids)
 
 
 def pack(data: bytes) -> str:

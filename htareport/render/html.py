@@ -28,6 +28,7 @@ _MOST_CARDS = 8
 _LEAST_MARKS = 2  # A figure with fewer has nothing to zoom into.
 _MOST_FILES = 200
 _LONG_NAME = 40
+_DETAIL_ROWS = 10  # As markup, of tables that are shown on demand.
 # Rows as markup, tried in this order; only then rows as data are left out, then the rest of the steps.
 _ROOMY, _TIGHT = (50, 30, 20), (20, 10, 5)
 _EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"  # Plotly adds an empty <style> and fills it.
@@ -122,7 +123,8 @@ class _Page:
         for table in part.section.tables:
             table_id = f"table-{slug(part.section.name)}-{slug(table.spec.name)}"
             limit = most.get(table_id)
-            made.append(tables.view(table, table_id, seen, self.packer, static=static, most=limit))
+            shown = min(static, _DETAIL_ROWS) if table.spec.is_detail else static
+            made.append(tables.view(table, table_id, seen, self.packer, static=shown, most=limit))
         return Part(part.section, part.id, part.help, part.figures, tuple(made))
 
     def shrink(self, most: dict[str, int], excess: int) -> bool:

@@ -52,7 +52,10 @@ _ROLES = {
     "exposed communication": 1, "communication": 1, "exposed": 1, "exposed comm": 1,
     "exposed memory": 2, "memory": 2, "memcpy": 2,
     "idle": 3, "hidden": 4, "overlapped": 4, "slowest rank": 5, "slowest": 5, "worst": 5,
+    "holds up the others": 5, "waits for the last": 8, "moving bytes": 1, "waiting for the last rank": 8,
     "host wait": 6, "kernel wait": 7, "other": 8, "others": 8, "rest": 8,
+    "host operators": 6, "python": 10, "data loading": 9, "launch overhead": 11, "copies and fills": 2,
+    "kernel gaps": 7, "earlier device work": 8,
 }  # fmt: skip
 _CYCLE = (0, 1, 4, 2, 9, 5, 10, 6, 7, 11, 12, 8)
 

@@ -135,14 +135,15 @@ def _grid(canvas: Canvas) -> None:
     """Grid lines across the value axis, and the labels at the left."""
     made = canvas.picture
     if made.horizontal:
-        for place, _ in _bottom_ticks(canvas):
-            x = num(canvas.across(made.value, place))
-            canvas.path(f"M{x} {num(canvas.top)}v{num(canvas.plot_height)}", f'stroke="{GRID}" class="grid"')
+        places = [num(canvas.across(made.value, place)) for place, _ in _bottom_ticks(canvas)]
+        lines = [f"M{x} {num(canvas.top)}v{num(canvas.plot_height)}" for x in places]
+        canvas.path("".join(lines), f'stroke="{GRID}" class="grid"')
         _row_labels(canvas)
         return
-    for place, label in made.value.ticks():
-        y = canvas.down(made.value, place)
-        canvas.path(f"M{num(canvas.left)} {num(y)}h{num(canvas.plot_width)}", f'stroke="{GRID}" class="grid"')
+    ticks = [(canvas.down(made.value, place), label) for place, label in made.value.ticks()]
+    lines = [f"M{num(canvas.left)} {num(y)}h{num(canvas.plot_width)}" for y, _ in ticks]
+    canvas.path("".join(lines), f'stroke="{GRID}" class="grid"')
+    for y, label in ticks:
         canvas.text(canvas.left - 6, y + 4, label, "end")
 
 

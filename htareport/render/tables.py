@@ -18,6 +18,8 @@ from htareport.report import Column, Table, Unit
 
 LONGEST_NAME = 8192
 STATIC_ROWS = 50
+_STATIC_TEXT = 16_000  # Characters of a table's rows as markup; long names leave room for fewer rows,
+_FEWEST_STATIC = 5  # but not for fewer than these.
 _FILTER_VALUES = range(2, 21)
 _FILTER_LENGTH = 40
 _DIGITS = 7
@@ -93,11 +95,23 @@ def view(  # noqa: PLR0913  what the page knows of a table
     """Make a table ready: `static` rows as markup, at most `most` rows as data. `seen` are the anchors used so far."""
     columns = table.spec.columns
     values = [column_values(table.frame[column.name]) for column in columns]
-    shown = [_row([column[i] for column in values], columns, seen) for i in range(min(static, len(table.frame)))]
+    shown = _static_rows(values, columns, seen, min(static, len(table.frame)))
     kept = len(table.frame) if most is None else min(most, len(table.frame))
     where, choices = _filter(columns, values)
     packed = packer(table_id, table, values, kept)
-    return View(table_id, table, columns, tuple(shown), where, choices, packed, kept, len(table.frame) - kept)
+    left_out = len(table.frame) - max(kept, len(shown))
+    return View(table_id, table, columns, tuple(shown), where, choices, packed, kept, left_out)
+
+
+def _static_rows(values: list[list[Any]], columns: tuple[Column, ...], seen: set[str], most: int) -> list[Row]:
+    """The first rows as markup: at most so many, and no more text than a table may have."""
+    rows, size = list[Row](), 0
+    for i in range(most):
+        rows.append(_row([column[i] for column in values], columns, seen))
+        size += sum(len(cell.text) + len(cell.full) for cell in rows[-1].cells)
+        if size > _STATIC_TEXT and len(rows) >= _FEWEST_STATIC:
+            break
+    return rows
 
 
 def plain_rows(table: Table, most: int) -> list[Row]:

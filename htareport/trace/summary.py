@@ -21,7 +21,7 @@ class RankFacts:
 
     rank: int
     start_ns: int | None
-    end_ns: int | None
+    recorded_ns: int  # Without the time between captures.
     files: tuple[tuple[str, int], ...]  # Name, bytes on disk.
     devices: dict[str, str]  # Number as text: name, empty if the trace gives none.
     steps: tuple[int, ...]
@@ -42,7 +42,7 @@ def facts_of(trace: RankTrace) -> RankFacts:
     return RankFacts(
         rank=trace.rank,
         start_ns=trace.start_ns,
-        end_ns=trace.end_ns,
+        recorded_ns=sum((c.last_ns or 0) - (c.first_ns or 0) for c in trace.captures),
         files=tuple((capture.name, capture.size) for capture in trace.captures),
         devices={str(device): trace.device_name(device) for device in trace.devices},
         steps=tuple(trace.steps["number"].tolist()),
@@ -63,7 +63,6 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     devices = Counter(name or "unnamed device" for each in ranks for name in each.devices.values())
     steps = sorted({step for each in ranks for step in each.steps})
     start = min((each.start_ns for each in ranks if each.start_ns is not None), default=0)
-    end = max((each.end_ns for each in ranks if each.end_ns is not None), default=0)
     meta: dict[str, Any] = {
         "ranks": [
             {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
@@ -74,7 +73,7 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
         "devices": dict(sorted(devices.items())),
         "window": window.describe(),
         "zero_ns": start,
-        "recorded_ns": end - start,
+        "recorded_ns": max((each.recorded_ns for each in ranks), default=0),
         "software": _common([each.software for each in ranks]) or {},
         "capture": _common([each.capture for each in ranks]) or {},
         "files": [{"name": name, "bytes": size, "rank": r.rank} for r in ranks for name, size in r.files],

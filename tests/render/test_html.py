@@ -15,6 +15,7 @@ from render.sample import HOSTILE, REAL, sample
 
 from htareport.errors import UsageError
 from htareport.render import bundle, tables
+from htareport.render.base85 import DIGITS, encode
 from htareport.render.html import LIMIT, html
 from htareport.report import Column, Fact, Report, Section, Table, TableSpec, Unit, key
 
@@ -76,8 +77,22 @@ def page(text):
 
 
 def block(page: Page, name: str) -> bytes:
-    packed = next(text for _, attributes, text in page.blocks if attributes.get("id") == name)
-    return gzip.decompress(base64.b64decode(packed))
+    attributes, packed = next((a, text) for _, a, text in page.blocks if a.get("id") == name)
+    if "data-size" not in attributes:
+        return gzip.decompress(base64.b64decode(packed))
+    return gzip.decompress(decode85(packed)[: int(attributes["data-size"])])
+
+
+def decode85(text: str) -> bytes:
+    words = (text[i : i + 5] for i in range(0, len(text), 5))
+    return b"".join(sum(DIGITS.index(d) * 85 ** (4 - i) for i, d in enumerate(word)).to_bytes(4) for word in words)
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_base_85_loses_nothing(size):
+    """Whatever is left for the last group."""
+    data = bytes(range(250, 250 - size, -1))
+    assert decode85(encode(data))[:size] == data
 
 
 def hash_of(text: str) -> str:
