@@ -2,45 +2,79 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from htareport.report import Fact, Section, Unit
 from htareport.trace.summary import RankFacts
 from htareport.units import text
 
-_WORTH_SAYING = 0.005  # Shares below this are left out of the sentence.
+_WORTH_SAYING = 0.02  # Less idle time than this needs no cause.
 _MOSTLY = 0.5
 
 
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
     """Say what a step takes, where its time goes and who is slowest, as far as the run tells."""
     facts = {fact.name: fact for section in sections for fact in section.facts}
+    if not any(each.num_events for each in ranks):
+        return "Nothing was recorded."
     has_gpu, shares = any(each.num_device_events for each in ranks), _shares(facts)
-    duration = _duration(facts, ranks, has_gpu=has_gpu) + (":" if shares else ".")
-    return " ".join([duration, *shares, *_slowest(facts), *([] if has_gpu else _host_only(facts))])
+    which = _which(ranks) if "step_time" in facts else ""
+    duration = _duration(facts, ranks, has_gpu=has_gpu) + (f" ({which})" if which else "")
+    duration += (": on average " if which else ": ") + shares + "." if shares else "."
+    return " ".join([duration, *_cause(facts), *_slowest(facts), *([] if has_gpu else _host_only(facts))])
+
+
+def _which(ranks: Sequence[RankFacts]) -> str:
+    """Which step time it is, where there are several."""
+    several_steps = any(len(each.steps) > 1 for each in ranks)
+    several_ranks = sum(bool(each.steps) for each in ranks) > 1
+    return " ".join(["median"] * several_steps + ["of the slowest rank"] * several_ranks)
 
 
 def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts], *, has_gpu: bool) -> str:
     if step := facts.get("step_time"):
         return f"{text(step.value, Unit.NANOSECONDS)} per step{'' if has_gpu else ' on the host'}"
-    longest = max((each.recorded_ns for each in ranks), default=0)
-    recorded = text(longest, Unit.NANOSECONDS) if any(each.num_events for each in ranks) else "Nothing"
+    if span := facts.get("device_span"):
+        return f"{text(span.value, Unit.NANOSECONDS)} from the first to the last GPU event, without steps"
+    recorded = text(max((each.recorded_ns for each in ranks), default=0), Unit.NANOSECONDS)
     return f"{recorded} recorded{'' if any(each.all_steps for each in ranks) else ', without steps'}"
 
 
-def _shares(facts: dict[str, Fact]) -> list[str]:
+def _shares(facts: dict[str, Fact]) -> str:
+    """Where the time goes, in whole percents that add up to 100."""
     compute, comm, idle = (facts.get(f"{name}_share") for name in ("compute", "exposed_comm", "idle"))
-    if not compute or not comm or not idle or compute.value is None or comm.value is None or idle.value is None:
-        return []
-    shares = [(compute.value, "computing"), (comm.value, "exposed communication"), (idle.value, "GPU idle")]
-    memory = 1 - compute.value - comm.value - idle.value
-    shares.append((memory, "exposed copies"))
-    said = [f"{_percent(v)} {words}" for v, words in shares if v >= _WORTH_SAYING]
-    cause = facts.get("host_wait_share")
-    if cause and cause.value is not None and idle.value >= _WORTH_SAYING and cause.value >= _MOSTLY:
-        where = next(i for i, part in enumerate(said) if part.endswith("GPU idle"))
-        said[where] += f" ({_percent(cause.value)} of the gaps because the host launches late)"
-    return [f"{', '.join(said)}."]
+    if not compute or not idle or compute.value is None or idle.value is None:
+        return ""
+    exposed = comm.value if comm and comm.value is not None else 0.0
+    memory = max(0.0, 1 - compute.value - exposed - idle.value)
+    parts = {
+        "computing": compute.value,
+        "exposed communication": exposed,
+        "GPU idle": idle.value,
+        "exposed copies": memory,
+    }
+    whole = _whole_percents(list(parts.values()))
+    said = [f"{share}\u202f% {words}" for share, words in zip(whole, parts, strict=True) if share]
+    return ", ".join(said)
+
+
+def _whole_percents(shares: list[float]) -> list[int]:
+    """Round so that the sum stays what it is: those that lose most by rounding down are rounded up."""
+    down = [math.floor(100 * share) for share in shares]
+    missing = round(100 * sum(shares)) - sum(down)
+    by_loss = sorted(range(len(shares)), key=lambda i: down[i] - 100 * shares[i])
+    return [value + (i in by_loss[:missing]) for i, value in enumerate(down)]
+
+
+def _cause(facts: dict[str, Fact]) -> list[str]:
+    """What idle time and what lies outside the steps come from."""
+    said, cause, idle = [], facts.get("host_wait_share"), facts.get("idle_share")
+    if cause and idle and cause.value is not None and (idle.value or 0) >= _WORTH_SAYING and cause.value >= _MOSTLY:
+        said.append(f"The host launches late in {_percent(cause.value)} of the idle time.")
+    if (outside := facts.get("outside_steps")) and outside.value is not None:
+        said.append(f"{_percent(outside.value)} of the GPU's work lies outside the steps: it runs behind the host.")
+    return said
 
 
 def _percent(share: float) -> str:

@@ -153,6 +153,23 @@ class TraceBuilder:
         """Add the device twin of a user annotation."""
         return self.complete("gpu_user_annotation", name, device, stream, (start, dur), {})
 
+    # What takes options of the profiler
+
+    def memory(
+        self, at: Micros, size: int, address: int, allocated: int | None = None, reserved: int | None = None,
+        device: int | None = 0, tid: int | None = None,
+    ) -> Self:  # fmt: skip
+        """Add a [memory] row: bytes allocated, or freed where negative; on the CPU with the device None."""
+        where = {"Device Type": 0, "Device Id": -1} if device is None else {"Device Type": 1, "Device Id": device}
+        totals = {"Total Allocated": allocated, "Total Reserved": reserved}
+        args = {**where, "Addr": address, "Bytes": size, **{k: v for k, v in totals.items() if v is not None}}
+        row = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": self.pid}
+        return self.event({**row, "tid": self._tid(tid), "ts": _micros(at), "args": args})
+
+    def profiler_range(self, name: str, start: Micros, dur: Micros, counters: Mapping[str, float]) -> Self:
+        """Add a kernel's row of CUPTI's range profiler."""
+        return self.complete("cuda_profiler_range", name, 0, 0, (start, dur), counters)
+
     # Output
 
     def to_dict(self) -> dict[str, Any]:

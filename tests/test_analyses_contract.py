@@ -16,6 +16,7 @@ from htareport.trace import ALL, Capability, RankTrace
 
 CLASSES = analysis_classes()
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+COUNTERS = {"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 1000.0, "dram__bytes_read.sum": 500}
 CHART_COLUMNS = ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text")
 
 
@@ -39,6 +40,10 @@ def busy_rank(rank: int = 0, scale: int = 1, devices: int = 1) -> TraceBuilder:
             span = ((at + 250) * scale, 150 * scale)
             trace.collective(NCCL, "allreduce", *span, device=device, launch=((at + 80) * scale, 5 * scale))
             trace.memcpy("HtoD (Pinned -> Device)", (at + 380) * scale, 40 * scale, 4096, 0.1, 30, device)
+            trace.memory((at + 30) * scale, 4096, 64 + device, 8192, 16384, device)
+            trace.memory((at + 800) * scale, -4096, 64 + device, 4096, 16384, device)
+            for kernel in range(4):
+                trace.profiler_range("gemm", (at + 100 * kernel) * scale, 100 * scale, COUNTERS)
     return trace
 
 
@@ -56,7 +61,8 @@ def text_streams(rank: int = 0) -> TraceBuilder:
 
 def no_length(rank: int = 0) -> TraceBuilder:
     trace = TraceBuilder(rank).step(0, 0, 5).cpu_op("a", 0, 0).kernel("empty", 1, 0, launch=(0, 0))
-    return trace.kernel(NCCL, 2, 0, launch=(1, 0)).memset(3, 0, 0, launch=(2, 0))
+    trace.kernel(NCCL, 2, 0, launch=(1, 0)).memset(3, 0, 0, launch=(2, 0))
+    return trace.memory(3, 0, 64).profiler_range("empty", 1, 0, COUNTERS)
 
 
 def section_of(kind, tmp_path, *builders, name="traces", **options):

@@ -41,15 +41,18 @@ def test_steps_and_gpu(verdict):
     """Per step: 40 compute, 30 exposed communication, 10 exposed copies, 20 idle, all of it host wait."""
     said = verdict(working())
     assert said == (
-        "100 µs per step: 40 % computing, 30 % exposed communication, "
-        "20 % GPU idle (100 % of the gaps because the host launches late), 10 % exposed copies."
+        "100 µs per step (median): on average 40 % computing, 30 % exposed communication, 20 % GPU idle, "
+        "10 % exposed copies. The host launches late in 100 % of the idle time."
     )
 
 
 def test_gpu_without_steps(verdict):
-    """Shares of the span, from 10 to 390: compute 160 of 380, idle 60 of it."""
+    """Shares of the span, from 10 to 390: compute 160 of 380, idle 60 of it; in whole percents they add up to 100."""
     said = verdict(working(steps=False))
-    assert said.startswith("389 µs recorded, without steps: 42 % computing, 32 % exposed communication, 16 % GPU idle")
+    assert said.startswith(
+        "380 µs from the first to the last GPU event, without steps: 42 % computing, 32 % exposed communication, "
+        "16 % GPU idle, 10 % exposed copies."
+    )
 
 
 def test_host_with_steps(verdict):
@@ -60,7 +63,7 @@ def test_host_with_steps(verdict):
             "aten::relu", 200 * step + 100, 10
         )
     assert verdict(trace) == (
-        "200 µs per step on the host. No GPU activity was recorded. "
+        "200 µs per step on the host (median). No GPU activity was recorded. "
         "aten::conv2d takes 90 % of the host operators' time."
     )
 
@@ -96,7 +99,9 @@ def test_one_slow_step(verdict):
     """Named behind the shares."""
     trace = TraceBuilder(0).step(1, 0, 100).step(2, 100, 300).step(3, 400, 100).step(4, 500, 100)
     said = verdict(trace.kernel("gemm", 0, 600, launch=(0, 1)))
-    assert said == "100 µs per step: 100 % computing. Step 2 is slow (300 µs, +200 µs over the median)."
+    assert said == (
+        "100 µs per step (median): on average 100 % computing. Step 2 is slow (300 µs, +200 µs over the median)."
+    )
 
 
 def test_nothing_wrong(verdict):
@@ -104,23 +109,23 @@ def test_nothing_wrong(verdict):
     trace = TraceBuilder(0)
     for step in range(4):
         trace.step(step, 1000 * step, 1000).kernel("gemm", 1000 * step + 1, 998, launch=(1000 * step, 1))
-    assert verdict(trace) == "1.00 ms per step: 100 % computing."
+    assert verdict(trace) == "1.00 ms per step (median): on average 100 % computing."
 
 
 def test_nothing_at_all(verdict):
     """An empty trace is called so."""
-    assert verdict(TraceBuilder(0)) == "Nothing recorded, without steps. No GPU activity was recorded."
+    assert verdict(TraceBuilder(0)) == "Nothing was recorded."
 
 
 def test_work_of_no_length(verdict):
     """There are no shares then, and no colon that leads nowhere."""
-    assert verdict(TraceBuilder(0).kernel("empty", 0, 0)) == "0 ns recorded, without steps."
+    assert verdict(TraceBuilder(0).kernel("empty", 0, 0)) == "0 ns from the first to the last GPU event, without steps."
 
 
 @pytest.mark.parametrize(
     ("only", "expected"),
     [
-        ("step_time", "100 µs per step."),
+        ("step_time", "100 µs per step (median)."),
         ("kernel_breakdown", "400 µs recorded."),
         (
             "temporal_breakdown",

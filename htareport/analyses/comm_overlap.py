@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from htareport.algorithms import intervals
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.collective_names import labels_of
 from htareport.analyses.scale import by_rank
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
 _PARTS = {"overlap": "hidden", "exposed": "exposed"}
-_BYTES = {
-    "byte": 1,
-    "char": 1,
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "half": 2,
-    "bfloat16": 2,
-    "float16": 2,
-    "short": 2,
-    "float": 4,
-    "float32": 4,
-    "int": 4,
-    "int32": 4,
-    "double": 8,
-    "float64": 8,
-    "long": 8,
-    "int64": 8,
-}
-_IN_NAME = re.compile(
-    r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|barrier|dispatch|combine|reduce)",
-    re.IGNORECASE,
-)
-_WORDS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "sendrecv": "send_recv",
-}
 _OVERLAP = Column(
     "overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER
 )
@@ -113,7 +80,7 @@ class CommOverlap(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        labels = _labels(trace)
+        labels = labels_of(trace)
         ranks, collectives = [], []
         for device, events in trace.devices.items():
             compute = trace.busy(events, "compute")
@@ -194,40 +161,3 @@ def _overlap(part: list[intervals.Intervals], compute: list[intervals.Intervals]
 def _ratio(frame: pd.DataFrame, whole: str) -> pd.Series:
     time = frame[whole].astype("float64")
     return frame["overlap"] / time.where(time > 0)
-
-
-def _labels(trace: RankTrace) -> pd.DataFrame:
-    """Collective, process group and bytes of each communication kernel, by row of `device_events`."""
-    events = trace.device_events
-    comm = events[events["kind"] == "comm"]
-    arguments = trace.collectives
-    strings = np.array([*trace.loaded.strings, ""], object)  # The code of a missing text, -1, is the last.
-    found = comm[["source", "row"]].merge(arguments, how="left", on=["source", "row"])
-    found.index = comm.index
-    text = {
-        name: strings[found[name].fillna(-1).astype("int64")] if name in found else np.full(len(found), "", object)
-        for name in ("collective", "group", "group_description", "dtype")
-    }
-    by_name = {name: _collective_of(name) for name in comm["name"].unique()}
-    names = comm["name"].astype(object).map(by_name).to_numpy()
-    collective = np.where(text["collective"] == "", names, [_spelled(each) for each in text["collective"]])
-    process_group = np.where(text["group_description"] == "", text["group"], text["group_description"])
-    elements = found[["in_nelems", "out_nelems"]].max(axis=1) if "in_nelems" in found else pd.Series(np.nan, comm.index)
-    width = pd.Series([_BYTES.get(dtype.lower(), np.nan) for dtype in text["dtype"]], comm.index)
-    return pd.DataFrame(
-        {"collective": collective, "process_group": process_group, "bytes": elements.where(elements >= 0) * width},
-        comm.index,
-    )
-
-
-def _collective_of(kernel: str) -> str:
-    match = _IN_NAME.search(kernel)
-    return _spelled(match[1]) if match else "other communication"
-
-
-def _spelled(collective: str) -> str:
-    """One spelling for all sources: all_reduce, not AllReduce or allreduce."""
-    plain = collective.lower().strip("_")
-    match = _IN_NAME.match(plain)
-    word = match[1].replace("_", "") if match else ""
-    return _WORDS[word] + plain[len(match[1]) :] if match and word in _WORDS else plain

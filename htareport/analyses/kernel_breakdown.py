@@ -114,24 +114,33 @@ class KernelBreakdown(Analysis):
         top_of_rank = by_rank.merge(kernels.loc[in_top, ["name", "kind"]], on=["name", "kind"])
         types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
         types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
+        pooled = kernel_stats.label(_POOLED, kernels["name"])
         return {
-            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: _POOLED}, "kind": KIND_LABELS}),
+            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
             "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
             "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
             "by_rank": worst_ranks(top_of_rank, "sum").replace({"kind": KIND_LABELS}),
-            "size": pd.DataFrame([{"names": len(kernels), "ranks": by_rank["rank"].nunique()}]),
+            "size": pd.DataFrame(
+                [
+                    {
+                        "names": len(kernels),
+                        "ranks": by_rank["rank"].nunique(),
+                        "pooled": pooled if (kernels["name"] == REST).any() else None,
+                    }
+                ]
+            ),
         }
 
     def top(self, kernels: pd.DataFrame, in_top: pd.Series, histogram: pd.DataFrame) -> pd.DataFrame:
         """The top of each class, and the rest of it as one row with the statistics of its single calls."""
-        parts = []
+        parts, others_name = [], kernel_stats.label("others", kernels["name"])
         for kind in KIND_LABELS:
             mine = kernels["kind"] == kind
             shown, rest = kernels[mine & in_top], kernels[mine & ~in_top]
             if len(rest):
-                others = kernel_stats.merged(rest.assign(name="others"), ["name", "kind"])
+                others = kernel_stats.merged(rest.assign(name=others_name), ["name", "kind"])
                 pooled = histogram[(histogram["kind"] == kind) & ~histogram["name"].isin(shown["name"])]
-                others = kernel_stats.with_quantiles(others, pooled.assign(name="others"), {"p50": 0.5, "p95": 0.95})
+                others = kernel_stats.with_quantiles(others, pooled.assign(name=others_name), {"p50": 0.5, "p95": 0.95})
                 shown = pd.concat([shown, others], ignore_index=True)
             parts.append(shown.assign(share=shown["sum"] / max(float(shown["sum"].sum()), 1)))
         return pd.concat([part for part in parts if len(part)], ignore_index=True)
@@ -167,10 +176,10 @@ class KernelBreakdown(Analysis):
         )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        if (frames["kernels"]["name"] == _POOLED).any():
+        if pooled := frames["size"]["pooled"].iloc[0]:
             yield (
                 f"Where a rank has over {kernel_stats.MOST_NAMES} kernel names, those of smallest sum are one row, "
-                f"{_POOLED}; a kernel may be among them on one rank and not on another."
+                f"{pooled}; a kernel may be among them on one rank and not on another."
             )
         names = int(frames["size"]["names"].iloc[0])
         if names > _MOST_ROWS:

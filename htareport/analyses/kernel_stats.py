@@ -13,7 +13,7 @@ from htareport.trace import RankTrace
 _NS = Unit.NANOSECONDS
 KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"}
 MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
-REST = ""  # Their name until it becomes words.
+REST = "\udcff"  # Their name until it becomes words: half a surrogate pair, which no name in JSON can be.
 
 NAME_HELP = "Name as traced; equal names are one kernel."
 KIND_HELP = "Class: by category, then by the kernel's own collective arguments, then by name."
@@ -53,6 +53,14 @@ def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
         {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(events["dur"].to_numpy())}
     )
     return frame.groupby(["name", "kind", "bin"]).size().rename("count").reset_index()
+
+
+def label(words: str, names: pd.Series) -> str:
+    """Return words for the rest that are no kernel's name."""
+    taken = set(names)
+    while words in taken:
+        words = f"({words})"
+    return words
 
 
 def lumped(table: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from htareport.trace.steps import OUTSIDE, step_of
 
 _NS = Unit.NANOSECONDS
 _CATEGORIES = ("cpu_op", "Operator")
-_MOST_NAMES = 500
+_MOST_NAMES = 2_000
 _SHOWN = 15
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from htareport.algorithms import intervals, series
 from htareport.analyses.base import Analysis, Frames, Group, Job
@@ -18,6 +21,17 @@ _NS = Unit.NANOSECONDS
 _SHARES = {"p50": 0.5, "p95": 0.95}
 _MOST_POINTS = 400
 _MOST_LANES = 6
+
+
+class Lane(NamedTuple):
+    """The queue of one stream: its length after each change (ns), and the calls that filled it."""
+
+    device: Any
+    stream: Any
+    stamps: NDArray[np.int64]
+    length: NDArray[np.int64]
+    call_starts: NDArray[np.int64]
+    call_ends: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -64,37 +78,32 @@ class QueueLength(Analysis):
     max_queue_length: int = 1024
 
     def map(self, trace: RankTrace) -> Frames:
-        rows, points = [], []
-        calls = trace.launches
-        for (device, stream), lane in queue_series(trace).groupby(["device", "stream"], sort=False):
-            stamps, length = lane["ts"].to_numpy(), lane["queue_length"].to_numpy()
-            statistics = series.time_weighted(stamps, length, tuple(_SHARES.values()))
-            full = self.full(lane)
-            launch = trace.device_events.loc[
-                (trace.device_events["device"] == device) & (trace.device_events["stream"] == stream), "launch"
-            ].unique()
-            used = calls.iloc[launch[launch >= 0]]
-            lasting = np.diff(stamps)
+        rows, lanes = [], []
+        for lane in _lanes(trace):
+            statistics = series.time_weighted(lane.stamps, lane.length, tuple(_SHARES.values()))
+            full, lasting = self.full(lane), np.diff(lane.stamps)
+            empty = lasting[lane.length[:-1] == 0].sum()
             rows.append(
                 {
-                    "device": device,
-                    "stream": stream,
+                    "device": lane.device,
+                    "stream": lane.stream,
                     "mean": statistics.mean,
                     **dict(zip(_SHARES, statistics.quantiles, strict=True)),
                     "max": statistics.max,
                     "full": intervals.total(full),
-                    "blocked": int(intervals.covered(full, used["ts"].to_numpy(), used["end"].to_numpy()).sum()),
-                    "empty_share": lasting[length[:-1] == 0].sum() / lasting.sum() if lasting.sum() else np.nan,
+                    "blocked": int(intervals.covered(full, lane.call_starts, lane.call_ends).sum()),
+                    "empty_share": empty / lasting.sum() if lasting.sum() else np.nan,
                 }
             )
-            points.append(_thinned(lane))
-        return {"streams": pd.DataFrame(rows), "points": pd.concat(points, ignore_index=True)}
+            lanes.append(lane)
+        longest = sorted(lanes, key=lambda lane: -int(lane.length.max()))[:_MOST_LANES]
+        points = pd.concat([_thinned(lane) for lane in longest], ignore_index=True)
+        return {"streams": pd.DataFrame(rows), "points": points}
 
-    def full(self, lane: pd.DataFrame) -> intervals.Intervals:
-        """Times in which one stream's queue is full."""
-        stamps, length = lane["ts"].to_numpy(), lane["queue_length"].to_numpy()
-        at = np.flatnonzero(length[:-1] >= self.max_queue_length)
-        return intervals.union(stamps[at], stamps[at + 1])
+    def full(self, lane: Lane) -> intervals.Intervals:
+        """Times in which a stream's queue is full."""
+        at = np.flatnonzero(lane.length[:-1] >= self.max_queue_length)
+        return intervals.union(lane.stamps[at], lane.stamps[at + 1])
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         streams, points = frames["streams"], frames["points"]
@@ -133,7 +142,7 @@ class QueueLength(Analysis):
 
 
 def queue_series(trace: RankTrace) -> pd.DataFrame:
-    """Length of each stream's queue after each change: ts (ns), pid, tid, device, stream, queue_length, capture.
+    """Length of each stream's queue after each change: ts (ns), pid, tid, device, stream, queue_length, capture, lane.
 
     All launches of one stamp make one row, then all starts of that stamp another.
     """
@@ -158,13 +167,37 @@ def queue_series(trace: RankTrace) -> pd.DataFrame:
             "stream": chosen["stream"].to_numpy(),
             "queue_length": length[last],
             "capture": chosen["capture"].to_numpy(),
+            "lane": chosen["lane"].to_numpy(),
         }
     )
 
 
-def _thinned(lane: pd.DataFrame) -> pd.DataFrame:
+def _lanes(trace: RankTrace) -> Iterator[Lane]:
+    """The queue of each stream of a device, captures one after the other, with the calls that filled it."""
+    points = queue_series(trace)
+    events = trace.device_events[trace.device_events["launch"] >= 0]
+    by_lane = np.argsort(events["lane"].to_numpy(), kind="stable")
+    lanes, launch = events["lane"].to_numpy()[by_lane], events["launch"].to_numpy()[by_lane]
+    starts, ends = trace.launches["ts"].to_numpy(), trace.launches["end"].to_numpy()
+    number, stamps, length = (points[name].to_numpy() for name in ("lane", "ts", "queue_length"))
+    order = np.argsort(number, kind="stable")
+    for mine in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
+        lane = number[mine[0]]
+        first, stop = np.searchsorted(lanes, [lane, lane + 1])
+        calls = np.unique(launch[first:stop])
+        device, stream = points["device"].iloc[mine[0]], points["stream"].iloc[mine[0]]
+        yield Lane(device, stream, stamps[mine], length[mine], starts[calls], ends[calls])
+
+
+def _thinned(lane: Lane) -> pd.DataFrame:
     """The largest length within each of at most so many stretches of equal numbers of points."""
-    label = f"{lane['device'].iloc[0]}/{lane['stream'].iloc[0]}"
-    bins = np.arange(len(lane)) * min(len(lane), _MOST_POINTS) // len(lane)
-    kept = lane.loc[lane.groupby(bins)["queue_length"].idxmax(), ["ts", "queue_length"]]
-    return kept.assign(lane=f"stream {label}")
+    count = len(lane.stamps)
+    firsts = np.unique(np.arange(count) * min(count, _MOST_POINTS) // count, return_index=True)[1]
+    largest = np.array([first + lane.length[first:stop].argmax() for first, stop in pairwise([*firsts, count])])
+    return pd.DataFrame(
+        {
+            "ts": lane.stamps[largest],
+            "queue_length": lane.length[largest],
+            "lane": f"stream {lane.device}/{lane.stream}",
+        }
+    )

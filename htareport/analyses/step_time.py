@@ -16,6 +16,7 @@ from htareport.units import text
 _NS = Unit.NANOSECONDS
 _SLOW_STEP = 0.15  # A slowest step this little over the median is not named,
 _FEWEST_STEPS = 3  # nor one of fewer steps.
+_MOST_STEPS = 2 / 3  # A slowest rank leads in no fewer of them.
 _NOTABLE = 0.02  # A slowest rank this little over the median is not named.
 _SLOWEST = "The slowest rank's time, which is what the job takes for the step."
 
@@ -30,7 +31,8 @@ class StepTime(Analysis):
 
     ## What to do
     - A few slow steps: look at what they do that others don't (input, checkpoint, evaluation, garbage collection).
-    - One slow rank: compare its device, host and input with the others; everyone else waits for it.
+    - One slow rank in most steps: compare its device, host and input with the others. Ranks that communicate wait for
+      each other and take the same time: there look at the own time of the temporal breakdown.
     - The first step slow: raise `warmup=` of the profiler's schedule.
     """
 
@@ -93,7 +95,7 @@ class StepTime(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         steps = trace.steps
         frame = pd.DataFrame({"step": steps["number"], "start": steps["start"], "time": steps["end"] - steps["start"]})
-        return {"per_step": frame}
+        return {"per_step": frame, "waits": pd.DataFrame([{"waits": Capability.COMM in trace.capabilities}])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         every = frames["per_step"]
@@ -119,6 +121,7 @@ class StepTime(Analysis):
             "steps": steps,
             "ranks": ranks,
             "per_step": worst_ranks(every, "time"),
+            "waits": frames["waits"],
         }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
@@ -133,15 +136,7 @@ class StepTime(Analysis):
             detail = f"{text(slow['slowest'], _NS)}, +{text(slow['slowest'] - row['median'], _NS)} over the median"
             words = "The step that takes longest on its slowest rank, where it is well above the median."
             yield Fact("slow_step", "slowest step", slow["step"], Unit.ID, detail, words, order=20)
-        ranks = frames["ranks"]
-        worst = ranks.sort_values("median", ascending=False).iloc[0]
-        over = worst["median"] - ranks["median"].median()
-        if over > _NOTABLE * ranks["median"].median():  # Ranks that wait for each other all take the same time.
-            words = (
-                "The rank with the longest median step, and by how much it is longer than the median over the ranks."
-            )
-            detail = f"+{text(over, _NS)} over the median rank"
-            yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.ID, detail, words, order=40)
+        yield from _slowest_rank(frames)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         steps, ranks = every_nth(frames["steps"], "step"), frames["ranks"]
@@ -162,6 +157,18 @@ class StepTime(Analysis):
         yield from ranks_note(
             "by rank and step", frames["per_step"], len(frames["ranks"]), "those with the longest steps"
         )
+
+
+def _slowest_rank(frames: Frames) -> Iterator[Fact]:
+    """The rank that is slowest in most steps, where ranks do not wait for each other in communication."""
+    ranks, steps = frames["ranks"], len(frames["steps"])
+    worst = ranks.sort_values("median", ascending=False).iloc[0]
+    over = worst["median"] - ranks["median"].median()
+    often = steps >= _FEWEST_STEPS and worst["times_slowest"] >= _MOST_STEPS * steps
+    if often and over > _NOTABLE * ranks["median"].median() and not frames["waits"]["waits"].any():
+        words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
+        detail = f"+{text(over, _NS)} over the median rank"
+        yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.ID, detail, words, order=40)
 
 
 def _summary(times: np.ndarray) -> pd.DataFrame:

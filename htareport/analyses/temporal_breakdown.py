@@ -29,6 +29,7 @@ _PART_HELP = {
     "idle": "Time in which nothing runs on the device.",
 }
 _BETTER = {"compute": None, "exposed_comm": Better.LOWER, "exposed_memory": Better.LOWER, "idle": Better.LOWER}
+_NOTABLE_OUTSIDE = 0.05  # Work outside the steps' windows is worth a word from this share of busy time on.
 _NOTABLE = 0.02  # A rank whose own time is this little over the median is not named,
 _FEWEST_STEPS = 3  # nor one of a run with fewer steps,
 _MOST_STEPS = 2 / 3  # nor one that leads in fewer of them.
@@ -120,13 +121,15 @@ class TemporalBreakdown(Analysis):
                 "memory": trace.busy(events, "memory"),
                 "compute_or_comm": trace.busy(events, "compute", "comm"),
             }
-            ranks.append({"device": device, **_row(events, sets)})
-            steps.append(_steps(trace.steps, sets).assign(device=device))
+            row, per_step = _row(events, sets), _steps(trace.steps, sets)
+            row["in_steps"] = int((per_step["time"] - per_step["idle"]).sum())
+            ranks.append({"device": device, **row})
+            steps.append(per_step.assign(device=device))
         return {"ranks": pd.DataFrame(ranks), "per_step": pd.concat(steps, ignore_index=True)}
 
     def without(self, trace: RankTrace) -> Frames:
         del trace
-        zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events"), 0)
+        zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events", "in_steps"), 0)
         return {
             "ranks": pd.DataFrame([{"device": None, **zero}]),
             "per_step": _steps(_NO_STEPS, {}).assign(device=None),
@@ -153,7 +156,14 @@ class TemporalBreakdown(Analysis):
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["shares"].iloc[0]
+        if not len(frames["per_step"]):
+            words = "From the first start to the last end of device work, captures pooled; mean over ranks and devices."
+            span = frames["ranks"]["span"]
+            mean = span[span > 0].mean() if span.any() else 0
+            yield Fact("device_span", "recorded GPU span", mean, _NS, "without steps", words, order=0)
         for part in ("compute", "exposed_comm", "idle"):
+            if part == "exposed_comm" and not frames["ranks"]["comm"].any():
+                continue
             words = f"{_PART_HELP[part]} As a share of {row['of']}, over all ranks and devices."
             label = {"compute": "GPU computing", "exposed_comm": "exposed communication", "idle": "GPU idle"}[part]
             better = _BETTER[part] or Better.HIGHER
@@ -163,6 +173,11 @@ class TemporalBreakdown(Analysis):
             detail = f"+{over} of own time per step over the median"
             rank = late["rank"].iloc[0]
             yield Fact("late_rank", "rank the others wait for", rank, Unit.ID, detail, _OWN_HELP, order=30)
+
+        if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
+            words = "Share of the devices' busy time that no step's window on the host covers."
+            detail = "the device runs behind the host"
+            yield Fact("outside_steps", "of GPU work outside steps", outside, Unit.RATIO, detail, words, order=60)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         steps, ranks = frames["steps"], frames["ranks"]
@@ -193,6 +208,12 @@ class TemporalBreakdown(Analysis):
         ranks = frames["ranks"]
         if len(empty := ranks[ranks["span"] == 0]):
             yield f"No device work was recorded on rank {', '.join(rank_labels(empty).head(10))}."
+        if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
+            yield (
+                f"{text(outside, Unit.RATIO)} of the busy time of the devices lies outside the windows of the steps, "
+                "which are those of the host: the device runs behind it. What is said per step leaves that out; the table "
+                "by rank and device has it."
+            )
         if len(frames["per_step"]):
             there = int((ranks["span"] > 0).sum())
             yield from ranks_note("by rank, device and step", frames["per_step"], there, "those with the longest steps")
@@ -238,6 +259,14 @@ def _steps(steps: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> p
             "idle": end - start - within["busy"],
         }
     )
+
+
+def _outside_steps(frames: Frames) -> float:
+    """Share of busy time outside the windows of the steps; 0 without steps."""
+    ranks = frames["ranks"]
+    if not len(frames["per_step"]) or not ranks["busy"].any():
+        return 0.0
+    return 1 - float(ranks["in_steps"].sum()) / float(ranks["busy"].sum())
 
 
 def _means(per_step: pd.DataFrame) -> pd.DataFrame:

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms import series
+from htareport.analyses.cupti_counters import counter_rows
 from htareport.analyses.launch_stats import LaunchStats, launch_rows
 from htareport.analyses.memory_bandwidth import bandwidth_levels
 from htareport.analyses.queue_length import queue_series
 from htareport.hta.ranks import PER_US, LoadedRanks
-from htareport.trace import RankTrace
+from htareport.trace import Capability, RankTrace
 
 _COPIES = r"Memcpy|Memset|memcpy|memset"
 _QUANTILES = {"25%": 0.25, "50%": 0.5, "75%": 0.75}
@@ -54,6 +55,29 @@ class Counters(LoadedRanks):
         frames = self.mapped(analysis, ranks) if visualize else {}
         for chart in ("short", "long_call", "long_delay"):
             self.show(analysis, frames, chart, visualize=visualize)
+        return answer
+
+    def get_cupti_counter_data_with_operators(self, ranks: list[int] | None = None) -> list[pd.DataFrame]:
+        """One frame per rank with counters of CUPTI's range profiler, a row for each kernel, counters as columns.
+
+        `dur` is in µs; `op_stack` holds the operators around the launch, outermost first. Where the numbers of ranges
+        and launches differ, the counters stand without operators.
+        """
+        answer = []
+        for trace in self.chosen(ranks):
+            if Capability.CUPTI not in trace.capabilities:
+                continue
+            rows = counter_rows(trace)
+            frame = rows[["name", "call", "correlation", *rows.attrs["counters"]]].copy()
+            frame.insert(1, "ts", self._relative(rows["ts"]))
+            frame.insert(2, "dur", rows["dur"] / PER_US)
+            frame["op_stack"] = rows["op_stack"]
+            for name in ("top_level_op", "bottom_level_op"):
+                frame[name] = rows[name].where(rows[name] != "", None)
+            frame["flops"], frame["dram_bytes"], frame["arithmetic_intensity"] = (
+                rows[name] for name in ("flops", "dram", "intensity")
+            )
+            answer.append(frame)
         return answer
 
     # --- queues -----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from htareport.trace.capture import Capture, Loaded, load_rank
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
 from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings
-from htareport.trace.steps import step_table
+from htareport.trace.steps import restart_warnings, step_table
 from htareport.trace.window import ALL, Window
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
@@ -261,7 +261,8 @@ class RankTrace:
         """What is odd about the data, each naming the rank or the file."""
         events, calls, lost = self._all_device_events, int(self._launching_calls.sum()), int(self._lost_launches.sum())
         about_links = link_warnings(events, self.launches, calls, lost)
-        return (*self.loaded.warnings, *(f"rank {self.rank}: {text}" for text in about_links))
+        about_steps = restart_warnings(self._all_steps)
+        return (*self.loaded.warnings, *(f"rank {self.rank}: {text}" for text in (*about_links, *about_steps)))
 
     @cached_property
     def _lost_launches(self) -> NDArray[np.bool_]:

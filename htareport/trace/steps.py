@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,10 +15,11 @@ OUTSIDE = -1
 
 
 def step_table(loaded: Loaded) -> pd.DataFrame:
-    """Steps by start: number, start, end (ns), capture, next.
+    """Steps by start: number, start, end (ns), capture, next, written (the number in the file).
 
     A step lasts from its row's start to the start of the next step's row; the last one, and one before a gap in the
-    numbers, to its own end. Of several rows of one number the one that starts first counts.
+    numbers, to its own end. Of several rows of one number in a capture the one that starts first counts. Where a later
+    capture does not go on with the numbers of those before it (a new profiler begins at 0), they are counted on.
     """
     numbers = np.array([_number(name) for name in loaded.strings], np.int64)
     parts = [np.zeros((4, 0), np.int64)]
@@ -29,12 +32,38 @@ def step_table(loaded: Loaded) -> pd.DataFrame:
         parts.append(np.stack([number[rows], ts, ts + columns["dur"][rows], columns["capture"][rows]]))
     number, start, end, capture = np.concatenate(parts, axis=1)
     order = np.lexsort((number, start))
-    order = order[np.sort(np.unique(number[order], return_index=True)[1])]
+    _, first = np.unique(np.stack([capture[order], number[order]]), axis=1, return_index=True)
+    order = order[np.sort(first)]
     number, start, end, capture = number[order], start[order], end[order], capture[order]
     follows = np.zeros(len(order), np.bool_)
     follows[:-1] = (capture[1:] == capture[:-1]) & (number[1:] == number[:-1] + 1)
     end[:-1] = np.where(follows[:-1], start[1:], end[:-1])
-    return pd.DataFrame({"number": number, "start": start, "end": end, "capture": capture, "next": follows})
+    counted = _counted_on(number, capture)
+    return pd.DataFrame(
+        {"number": counted, "start": start, "end": end, "capture": capture, "next": follows, "written": number}
+    )
+
+
+def _counted_on(number: NDArray[np.int64], capture: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers that occur once in all captures: those of a capture that starts again go on behind those before."""
+    counted, highest = number.copy(), OUTSIDE
+    for each in np.unique(capture).tolist():
+        mine = capture == each
+        if counted[mine].min() <= highest:
+            counted[mine] += highest + 1 - counted[mine].min()
+        highest = int(counted[mine].max())
+    return counted
+
+
+def restart_warnings(steps: pd.DataFrame) -> Iterator[str]:
+    """Say where step numbers are not those of the files."""
+    moved = steps[steps["number"] != steps["written"]]
+    if len(moved):
+        first = moved.iloc[0]
+        yield (
+            f"the step numbers start again in later captures, so they are counted on (step {first['written']} there is "
+            f"step {first['number']} here, and so on)"
+        )
 
 
 def _number(name: str) -> int:

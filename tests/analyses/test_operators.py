@@ -87,8 +87,9 @@ def test_a_window_without_operators(run):
     assert section.table().empty
 
 
-def test_cut_to_the_largest(run):
-    """Beyond 500 names a note says of how many."""
+def test_cut_to_the_largest(run, monkeypatch):
+    """Beyond so many names a note says of how many."""
+    monkeypatch.setattr("htareport.analyses.operators._MOST_NAMES", 500)
     trace = TraceBuilder(0)
     for number in range(510):
         trace.cpu_op(f"op{number}", 1000 * number, 1 + number)

@@ -110,7 +110,7 @@ def test_one_step(run):
 
 def test_a_slowest_rank_is_named_if_notably_slower(run):
     """Medians 100, 100 and 110: rank 9 is 10 µs over the median; 1 µs would not be said."""
-    section = run(StepTime(), stepping(0, 100, 100), stepping(1, 100, 100), stepping(9, 110, 110))
+    section = run(StepTime(), stepping(0, 100, 100, 100), stepping(1, 100, 100, 100), stepping(9, 110, 110, 110))
     fact = section.fact("slowest_rank")
     assert fact.value == 9
     assert fact.detail.startswith("+10.0")
@@ -156,3 +156,15 @@ def test_a_slow_step_is_named_if_well_above_the_median(run):
     assert fact.value == 12
     assert fact.detail.replace("\u202f", " ") == "130 µs, +30.0 µs over the median"
     assert run(StepTime(), stepping(0, 100, 100, 110, 100)).fact("slow_step") is None
+
+
+def test_ranks_that_wait_for_each_other_are_not_called_slow(run):
+    """With communication the time of a rank holds its wait for others: own time tells who is late."""
+    ranks = [stepping(0, 100, 100, 100), stepping(9, 150, 150, 150)]
+    ranks[1].kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 100, launch=(10, 1))
+    assert run(StepTime(), *ranks).fact("slowest_rank") is None
+
+
+def test_two_steps_name_no_rank(run):
+    """Nothing is significant yet."""
+    assert run(StepTime(), stepping(0, 100, 100), stepping(9, 150, 150)).fact("slowest_rank") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import Capability, Window
+from htareport.trace import Capability, RankTrace, Window
 
 TODAY = 1_750_000_000_123_456_789  # More digits than a float holds.
 
@@ -20,7 +20,7 @@ def test_steps_end_where_the_next_begins(load):
     assert (steps["start"] - TODAY).tolist() == [0, 100_000, 200_001, 300_000]
     assert (steps["end"] - TODAY).tolist() == [100_000, 140_000, 300_000, 340_000]
     assert steps["next"].tolist() == [True, False, True, False]
-    assert steps.dtypes.astype(str).tolist() == ["int64"] * 4 + ["bool"]
+    assert steps.dtypes.astype(str).tolist() == ["int64"] * 4 + ["bool", "int64"]
 
 
 @pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "Operator", "anything"])
@@ -83,3 +83,27 @@ def test_a_window_of_steps_without_steps(load):
     ):
         for window in (Window(without_last_step=True), Window(complete_only=True)):
             assert len(load(builder, window=window).device_events) == 1
+
+
+def test_numbers_that_start_again_are_counted_on(tmp_path):
+    """Three captures with the steps 1 and 2 each give the steps 1 to 6, and a warning says so."""
+    files = []
+    for capture in range(3):
+        at = 1_000 * capture
+        builder = TraceBuilder(0).step(1, at, 100).step(2, at + 100, 100).kernel("k", at + 10, 50, launch=(at + 5, 1))
+        files.append(builder.write(tmp_path / f"rank0.{capture}.json"))
+    trace = RankTrace.load(0, files)
+    assert trace.steps["number"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert trace.steps["written"].tolist() == [1, 2] * 3
+    assert trace.device_events["step"].tolist() == [1, 3, 5]
+    assert any("start again" in warning for warning in trace.warnings)
+
+
+def test_numbers_that_go_on_stay(tmp_path):
+    """Cycles of one profiler count on by themselves."""
+    files = [
+        TraceBuilder(0).step(number, 1_000 * number, 100).write(tmp_path / f"rank0.{number}.json") for number in (7, 9)
+    ]
+    trace = RankTrace.load(0, files)
+    assert trace.steps["number"].tolist() == [7, 9]
+    assert trace.warnings == ()

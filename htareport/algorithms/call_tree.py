@@ -1,0 +1,113 @@
+"""What lies under each call of a tree, as columns: one pass from the leaves up, level by level, without recursion.
+
+A tree is an array of parents (-1 for roots) in any order; a node's own kernels are those launched by it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.nesting import NO_PARENT, parents
+
+Nodes = NDArray[np.int64]
+NEVER = -1  # Start and end of the kernels of a node without any.
+_LATE = np.iinfo(np.int64).max
+
+
+class Work(NamedTuple):
+    """Kernels at or below each node: how many, sum of their durations, first start, last start and last end.
+
+    `first_kernel_start` and `last_kernel_end` are -1 without kernels; `height` counts the levels below a node, a kernel
+    being one: it is 1 for a leaf.
+    """
+
+    num_kernels: Nodes
+    kernel_dur_sum: Nodes
+    first_kernel_start: Nodes
+    last_kernel_end: Nodes
+    height: Nodes
+
+    @property
+    def kernel_span(self) -> Nodes:
+        """Last end − first start; 0 without kernels."""
+        return self.last_kernel_end - self.first_kernel_start
+
+
+def depths(parent: Nodes) -> Nodes:
+    """How many nodes are above each; linear but for the logarithm of the depth."""
+    depth: Nodes = (parent != NO_PARENT).astype(np.int64)
+    above = parent.copy()
+    while (there := np.flatnonzero(above != NO_PARENT)).size:
+        depth[there] += depth[above[there]]
+        above[there] = above[above[there]]
+    return depth
+
+
+def work_under(parent: Nodes, launched_by: Nodes, starts: Nodes, ends: Nodes) -> Work:
+    """What the kernels under each node add up to; `launched_by` is the node of each kernel (-1: of none)."""
+    linked = launched_by != NO_PARENT
+    if not linked.all():
+        launched_by, starts, ends = launched_by[linked], starts[linked], ends[linked]
+    size = len(parent)
+    count, total = np.bincount(launched_by, minlength=size).astype(np.int64), np.zeros(size, np.int64)
+    first, last = np.full(size, _LATE), np.full(size, NEVER, np.int64)
+    np.add.at(total, launched_by, ends - starts)
+    np.minimum.at(first, launched_by, starts)
+    np.maximum.at(last, launched_by, ends)
+    height = np.ones(size, np.int64)
+    for nodes in _upwards(parent):
+        above = parent[nodes]
+        np.maximum.at(height, above, height[nodes] + 1)
+        busy = count[nodes] > 0
+        if busy.any():
+            nodes, above = nodes[busy], above[busy]  # noqa: PLW2901  what follows is about these
+            np.add.at(count, above, count[nodes])
+            np.add.at(total, above, total[nodes])
+            np.minimum.at(first, above, first[nodes])
+            np.maximum.at(last, above, last[nodes])
+    return Work(count, total, np.where(count > 0, first, NEVER), last, height)
+
+
+def self_times(starts: Nodes, ends: Nodes, parent: Nodes) -> Nodes:
+    """Time of each node outside its children, which follow each other; at least 0."""
+    own = ends - starts
+    child = np.flatnonzero(parent != NO_PARENT)
+    above = parent[child]
+    np.subtract.at(own, above, np.maximum(np.minimum(ends[child], ends[above]) - starts[child], 0))
+    outside: Nodes = np.maximum(own, 0)
+    return outside
+
+
+def grafted(parent: Nodes, branches: Nodes, onto: Nodes) -> Nodes:
+    """The tree with some nodes, and all below them, moved under others: backward calls under their forward call."""
+    moved = parent.copy()
+    moved[branches] = onto
+    return moved
+
+
+def _upwards(parent: Nodes) -> Iterator[Nodes]:
+    """The nodes of each level, deepest first, roots left out."""
+    depth = depths(parent)
+    order = np.argsort(depth, kind="stable")
+    limits = np.cumsum(np.bincount(depth)) if len(depth) else np.zeros(1, np.int64)
+    for level in range(len(limits) - 1, 0, -1):
+        yield order[limits[level - 1] : limits[level]]
+
+
+def around_points(starts: Nodes, ends: Nodes, groups: NDArray[Any], points: Nodes, point_groups: NDArray[Any]) -> Nodes:
+    """Index of the innermost interval [start, end) of the same group around each point, -1 for none."""
+    begin, end, group = (np.concatenate(each) for each in ((starts, points), (ends, points), (groups, point_groups)))
+    is_point = np.arange(len(begin)) >= len(starts)
+    order = np.lexsort((is_point, -end, begin, group))
+    found = np.full(len(begin), NO_PARENT, np.int64)
+    limits = np.flatnonzero(np.diff(group[order])) + 1
+    for first, last in pairwise([0, *limits.tolist(), len(order)]):
+        mine = order[first:last]
+        above = parents(begin[mine], end[mine])
+        found[mine] = np.where(above == NO_PARENT, NO_PARENT, mine[above])
+    return found[len(starts) :]

@@ -1,0 +1,97 @@
+"""What communication kernels are called, from their arguments or their names."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from htareport.trace import RankTrace
+
+_BYTES = {  # Of an element, by the names that PyTorch and NCCL give its type.
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "half": 2,
+    "bfloat16": 2,
+    "float16": 2,
+    "short": 2,
+    "float": 4,
+    "float32": 4,
+    "int": 4,
+    "int32": 4,
+    "double": 8,
+    "float64": 8,
+    "long": 8,
+    "int64": 8,
+}
+_IN_NAME = re.compile(
+    r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|barrier|dispatch|combine|reduce)",
+    re.IGNORECASE,
+)
+_WORDS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "sendrecv": "send_recv",
+}
+
+
+def labels_of(trace: RankTrace) -> pd.DataFrame:
+    """What is known of each communication kernel, by row of `device_events`.
+
+    Columns: collective, process_group (its description, else its name), bytes (nan unknown), then as the arguments have
+    them group, members (its ranks as text), both empty without arguments, group_size, elements, seq (-1 unknown).
+    """
+    events = trace.device_events
+    comm = events[events["kind"] == "comm"]
+    arguments = trace.collectives
+    strings = np.array([*trace.loaded.strings, ""], object)  # The code of a missing text, -1, is the last.
+    found = comm[["source", "row"]].merge(arguments, how="left", on=["source", "row"])
+    found.index = comm.index
+    text = {
+        name: strings[found[name].fillna(-1).astype("int64")] if name in found else np.full(len(found), "", object)
+        for name in ("collective", "group", "group_description", "group_ranks", "dtype")
+    }
+    number = {
+        name: found[name].fillna(-1).astype("int64") if name in found else pd.Series(-1, comm.index)
+        for name in ("in_nelems", "out_nelems", "group_size", "seq")
+    }
+    by_name = {name: _collective_of(name) for name in comm["name"].unique()}
+    names = comm["name"].astype(object).map(by_name).to_numpy()
+    collective = np.where(text["collective"] == "", names, [_spelled(each) for each in text["collective"]])
+    process_group = np.where(text["group_description"] == "", text["group"], text["group_description"])
+    elements = number["in_nelems"].where(number["in_nelems"] > number["out_nelems"], number["out_nelems"])
+    width = pd.Series([_BYTES.get(dtype.lower(), np.nan) for dtype in text["dtype"]], comm.index)
+    return pd.DataFrame(
+        {
+            "collective": collective,
+            "process_group": process_group,
+            "bytes": elements.where(elements >= 0) * width,
+            "group": text["group"],
+            "members": text["group_ranks"],
+            "group_size": number["group_size"],
+            "elements": elements,
+            "seq": number["seq"],
+        },
+        comm.index,
+    )
+
+
+def _collective_of(kernel: str) -> str:
+    match = _IN_NAME.search(kernel)
+    return _spelled(match[1]) if match else "other communication"
+
+
+def _spelled(collective: str) -> str:
+    """One spelling for all sources: all_reduce, not AllReduce or allreduce."""
+    plain = collective.lower().strip("_")
+    match = _IN_NAME.match(plain)
+    word = match[1].replace("_", "") if match else ""
+    return _WORDS[word] + plain[len(match[1]) :] if match and word in _WORDS else plain

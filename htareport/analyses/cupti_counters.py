@@ -1,0 +1,256 @@
+"""What the hardware counters of CUPTI's range profiler say of kernels and operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import ALL, Capability, RankTrace
+from htareport.trace.host import launching_rows
+from htareport.trace.steps import OUTSIDE, step_of
+
+FLOP_OF = {
+    f"smsp__sass_thread_inst_executed_op_{size}{what}_pred_on.sum": flop
+    for size in "fhd"
+    for what, flop in (("fma", 2), ("mul", 1), ("add", 1))
+}
+"""Operations of one executed instruction, by counter."""
+
+DRAM_BYTES = ("dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
+_KERNEL_LAUNCH = re.compile(r"Launch\w*Kernel")
+_CATEGORY = "cuda_profiler_range"
+_MEGA = 1e6
+_MOST_ROWS = 250
+_SHOWN = 15
+_FLOP_HELP = "From the SASS counters: 2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
+_DRAM_HELP = "Bytes to and from device memory, as far as they were counted."
+_INTENSITY_HELP = "Floating-point operations per byte of device memory."
+_MEASURES = (
+    Column("kernels", "Kernels", Unit.COUNT, "Ranges of the profiler: one per kernel."),
+    Column("mflop", "MFLOP", Unit.COUNT, _FLOP_HELP),
+    Column("share", "Share", Unit.RATIO, "Share of the FLOP of all kernels."),
+    Column("dram", "Device memory", Unit.BYTES, _DRAM_HELP),
+    Column("intensity", "FLOP/byte", Unit.COUNT, _INTENSITY_HELP),
+)
+_SUMS = ["kernels", "flops", "dram"]
+
+
+class CuptiCounters(Analysis):
+    """Hardware counters by kernel and operator: floating-point operations, device memory, arithmetic intensity.
+
+    ## How it is computed
+    CUPTI's range profiler runs each kernel apart (several times, where it takes several passes) and writes one row with
+    its counters. A row belongs to the kernel launch of its correlation; where the trace has none, the n-th row to the
+    n-th launch of a kernel by time (copies and fills don't count), provided that there are as many of both. The
+    operator is the innermost around the launch, the top-level operator the outermost. Floating-point operations come
+    from the SASS counters, 2 for each fused multiply-add; tensor cores are not among them. Durations are those of the
+    replay and say nothing about the speed.
+
+    ## What to do
+    - Intensity below what the device needs to be bound by compute (its FLOP/s over its bytes/s): fuse, or move less.
+    - Most operations where you don't expect them: a precision or an algorithm that was not meant.
+    """
+
+    title = "Hardware counters"
+    group = Group.KERNELS
+    order = 60
+    requires = frozenset({Capability.CUPTI})
+    tables = (
+        TableSpec(
+            "operators",
+            "By top-level operator",
+            (key("operator", "Operator", Unit.NAME, "Outermost operator around the launch."), *_MEASURES),
+        ),
+        TableSpec(
+            "kernels",
+            "By kernel and operator",
+            (
+                key("kernel", "Kernel", Unit.NAME, "Name as traced."),
+                key("operator", "Operator", Unit.NAME, "Innermost operator around the launch."),
+                *_MEASURES,
+            ),
+        ),
+        TableSpec(
+            "counters",
+            "Counters as recorded",
+            (
+                key("counter", "Counter", Unit.TEXT, "CUPTI's name for it."),
+                Column("kernels", "Kernels", Unit.COUNT, "Kernels that have it."),
+                Column("mean", "Mean", Unit.COUNT, "Mean over the kernels."),
+                Column("max", "Max", Unit.COUNT, "Largest value of a kernel."),
+            ),
+            is_detail=True,
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        rows = counter_rows(trace)
+        every = rows.assign(kernels=1, dram=rows["dram"].fillna(0), dram_known=rows["dram"].notna())
+        sums = {**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}
+        by_top = every.groupby("top_level_op").agg(sums).reset_index(names="operator")
+        by_kernel = every.groupby(["name", "bottom_level_op"]).agg(sums).reset_index(names=["kernel", "operator"])
+        values = rows[rows.attrs["counters"]]
+        counters = pd.DataFrame(
+            {"counter": values.columns, "kernels": values.count(), "sum": values.sum(), "max": values.max()}
+        )
+        return {
+            "operators": by_top.nlargest(_MOST_ROWS, "flops"),
+            "kernels": by_kernel.nlargest(_MOST_ROWS, "flops"),
+            "counters": counters.reset_index(drop=True).astype({"sum": "float64", "max": "float64"}),
+            "size": pd.DataFrame(
+                [{"ranges": len(rows), "launches": rows.attrs["launches"], "joined": rows.attrs["joined"]}]
+            ),
+        }
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        groups = frames["counters"].groupby("counter")
+        counters = groups.agg(kernels=("kernels", "sum"), sum=("sum", "sum"), max=("max", "max")).reset_index()
+        return {
+            "operators": _measured(frames["operators"], ["operator"]),
+            "kernels": _measured(frames["kernels"], ["kernel", "operator"]),
+            "counters": counters.assign(mean=counters["sum"] / counters["kernels"]),
+            "size": frames["size"],
+        }
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        joined = bool(frames["size"]["joined"].any())
+        table, label = (frames["operators"], "operator") if joined else (frames["kernels"], "kernel")
+        top = table[table["mflop"] > 0].drop_duplicates(label).head(_SHOWN)
+        yield Chart(
+            "flop",
+            f"Floating-point operations by {'top-level operator' if joined else 'kernel'}",
+            Mark.BAR,
+            top,
+            "mflop",
+            label,
+            x_label="MFLOP",
+            x_unit=Unit.COUNT,
+            y_unit=Unit.NAME,
+            caption="From the SASS counters, all ranks together; tensor cores are not among them.",
+        )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        sizes = frames["size"][["rank", "ranges", "launches", "joined"]]
+        for rank, ranges, launches, joined in sizes.itertuples(index=False):
+            if not joined:
+                yield (
+                    f"Rank {rank} has {ranges:,} rows of counters, but {launches:,} kernel launches: which belongs to "
+                    "which can't be told, so the counters stand by kernel, without operators."
+                )
+        if (frames["operators"]["mflop"].sum() == 0) and len(frames["operators"]):
+            yield "No counter of floating-point instructions was recorded; the counters themselves stand below."
+
+    def detail(self, trace: RankTrace) -> pd.DataFrame:
+        return counter_rows(trace)
+
+
+def counter_rows(trace: RankTrace) -> pd.DataFrame:
+    """One row per range of the profiler, in order of time, with the operators around its launch.
+
+    Columns: name, ts, dur (ns), call, correlation, op_stack (names of the operators, outermost first), top_level_op,
+    bottom_level_op (empty where not known), flops, dram (bytes), intensity (nan where not counted), then the counters.
+    `attrs` has counters (their names), launches (how many kernels were launched), joined (whether operators are known).
+    """
+    ranges = trace.events[_CATEGORY].sort_values(["capture", "ts"], kind="stable", ignore_index=True)
+    values = pd.DataFrame.from_records([_numbers(trace.loaded.strings, code) for code in ranges["args"]])
+    correlation = values.pop("correlation") if "correlation" in values else None
+    values = values.astype("float64")
+    launch, launches = _launches_of(trace, ranges, correlation)
+    stacks = _op_stacks(trace, launch)
+    flops = sum((values[name].fillna(0) * flop for name, flop in FLOP_OF.items() if name in values), start=0.0)
+    there = [name for name in DRAM_BYTES if name in values]
+    dram = values[there[:1] if there[:1] == [DRAM_BYTES[0]] else there].sum(axis=1, min_count=1)
+    rows = pd.DataFrame(
+        {
+            "name": ranges["name"].astype(object),
+            "ts": ranges["ts"],
+            "dur": ranges["dur"],
+            "call": [str(trace.launches["name"].iloc[row]) if row >= 0 else "" for row in launch.tolist()],
+            "correlation": np.where(launch >= 0, trace.launches["correlation"].to_numpy()[launch], -1)
+            if len(trace.launches)
+            else -1,
+            "op_stack": stacks,
+            "top_level_op": [stack[0] if stack else "" for stack in stacks],
+            "bottom_level_op": [stack[-1] if stack else "" for stack in stacks],
+            "flops": flops,
+            "dram": dram if there else np.nan,
+        }
+    )
+    rows["intensity"] = rows["flops"] / rows["dram"].where(rows["dram"] > 0)
+    rows = pd.concat([rows, values], axis=1)
+    joined = bool((launch >= 0).all())
+    if trace.window != ALL and trace.all_step_numbers and joined:
+        rows = rows[step_of(trace.steps, trace.launches["ts"].to_numpy()[launch]) != OUTSIDE].reset_index(drop=True)
+    rows.attrs.update(counters=list(values.columns), launches=launches, joined=joined)
+    return rows
+
+
+def _numbers(strings: list[str], code: int) -> dict[str, Any]:
+    """The numbers among a row's arguments."""
+    try:
+        args = orjson.loads(strings[code]) if code >= 0 else {}
+    except orjson.JSONDecodeError:
+        return {}
+    items = args.items() if isinstance(args, dict) else ()
+    return {name: value for name, value in items if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+
+def _launches_of(
+    trace: RankTrace, ranges: pd.DataFrame, correlation: pd.Series | None
+) -> tuple[np.ndarray[Any, Any], int]:
+    """Row of each range's launch (-1 unknown), and how many kernels were launched."""
+    calls = trace.launches[["name", "correlation", "capture"]]
+    kernel_calls = {name for name in calls["name"].unique() if _KERNEL_LAUNCH.search(name)}
+    calls = calls[calls["name"].isin(kernel_calls)]
+    found = np.full(len(ranges), -1, np.int64)
+    if correlation is not None and (correlation > 0).all():
+        first = calls.reset_index(names="at").drop_duplicates(["capture", "correlation"])
+        wanted = pd.DataFrame({"capture": ranges["capture"], "correlation": correlation.astype("int64")})
+        at = wanted.merge(first, how="left", on=["capture", "correlation"])["at"]
+        return at.fillna(-1).to_numpy(np.int64), len(calls)
+    for capture in ranges["capture"].unique():
+        mine, there = (ranges["capture"] == capture).to_numpy(), calls.index[calls["capture"] == capture].to_numpy()
+        if mine.sum() == len(there):
+            found[mine] = there
+    return found, len(calls)
+
+
+def _op_stacks(trace: RankTrace, launch: np.ndarray[Any, Any]) -> list[list[str]]:
+    """Names of the operators around each launch, outermost first."""
+    if not (launch >= 0).any():
+        return [[] for _ in launch]
+    host = trace.host
+    calls = launching_rows(host, np.maximum(launch, 0))
+    parent, names = host["parent"].to_numpy(), host["name"].astype(object).to_numpy()
+    is_operator = (host["level"] == "operator").to_numpy()
+    known: dict[int, list[str]] = {-1: []}
+
+    def stack(row: int) -> list[str]:
+        above = []
+        while row not in known:
+            above.append(row)
+            row = int(parent[row])
+        for each in reversed(above):
+            known[each] = [*known[row], names[each]] if is_operator[each] else known[row]
+            row = each
+        return known[row]
+
+    known_calls = np.where((launch >= 0) & (calls >= 0), parent[calls], -1)
+    return [stack(row) for row in known_calls.tolist()]
+
+
+def _measured(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    table = frame.groupby(keys).agg({**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}).reset_index()
+    table["dram"] = table["dram"].astype("float64").where(table["dram_known"].astype(bool))
+    table["share"] = table["flops"] / max(float(table["flops"].sum()), 1.0)
+    table["intensity"] = table["flops"] / table["dram"].where(table["dram"] > 0)
+    table["mflop"] = table["flops"] / _MEGA
+    return table.sort_values(["flops", *keys], ascending=[False, *(True for _ in keys)], ignore_index=True)

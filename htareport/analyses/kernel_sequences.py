@@ -1,0 +1,281 @@
+"""Which kernels come after each other again and again, and what fusing or graphing them could gain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms.call_tree import work_under
+from htareport.algorithms.sequences import leading, numbers_of, repeats
+from htareport.analyses import launched
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+from htareport.trace.host import launching_rows, nearest
+
+_NS = Unit.NANOSECONDS
+_MOST = {"streams": 30, "operators": 80}  # Rows that a rank sends of each.
+_MOST_ROWS = 200
+_LOOKED_AT = 1000  # Repeated runs, the most worth first, among which those about other places are chosen.
+_SHOWN = 12
+_ENGINE = "autograd::engine::evaluate_function"
+_GAPS = "Time between the kernels on their stream, summed."
+_PARTS = {"device": "kernels", "idle": "device idle in between", "hidden": "other streams run in between"}
+
+
+@dataclass(frozen=True)
+class KernelSequences(Analysis):
+    """Which kernels come after each other again and again: what one fused kernel or a CUDA graph could replace.
+
+    ## How it is computed
+    *On streams*: on each stream, in order of start, every run of `shortest` to `longest` device events of the same
+    names that occurs at least `fewest` times. A pause of more than `pause` µs ends a run: something else is waited for.
+    A run that occurs only within one and the same longer run is left out, and so is one that is mostly about the same
+    places as one further up. Occurrences that overlap count once. *Idle* is the time between the kernels in which
+    nothing runs on the device, which is what fusing or a graph can gain; the list is in its order.
+
+    *Under operators*: for each operator, shapes of its inputs and order of the kernels of everything below it. Of
+    operators that hold the same kernels, the outermost is listed; those of more than `longest` kernels are not.
+
+    ## What to do
+    - Much idle time within a sequence: a CUDA graph, or `torch.compile(mode="reduce-overhead")`.
+    - Many short elementwise kernels in a row: `torch.compile`, or a fused version of the module.
+    - Copies and fills in between: build masks and constants once; write in place.
+    """
+
+    title = "Repeated sequences of kernels"
+    group = Group.KERNELS
+    order = 30
+    requires = frozenset({Capability.GPU})
+    tables = (
+        TableSpec(
+            "streams",
+            "On streams, all ranks together",
+            (
+                key("sequence", "Kernels", Unit.NAME, launched.SEQUENCE_HELP),
+                Column("length", "Length", Unit.COUNT, "Kernels, copies and fills of one occurrence."),
+                Column("count", "Occurrences", Unit.COUNT, "How often, without overlapping itself."),
+                Column(
+                    "idle",
+                    "Idle",
+                    _NS,
+                    "Time between the kernels in which nothing runs on the device, summed: what could be gained.",
+                    better=Better.LOWER,
+                ),
+                Column("gaps", "Gaps", _NS, _GAPS, better=Better.LOWER),
+                Column("device", "Device time", _NS, "Sum of the durations of the kernels.", better=Better.LOWER),
+                Column("mean", "Mean", _NS, "Device time of one occurrence."),
+                Column("share", "Share", Unit.RATIO, "Share of all device time."),
+                Column(
+                    "operator", "Example: operator", Unit.NAME, "Innermost operator that launched its first kernel."
+                ),
+                Column("rank", "Rank", Unit.ID, "Rank of the example."),
+                Column("stream", "Stream", Unit.ID, "Stream of the example."),
+                Column("step", "Step", Unit.ID, "Step of the example, where there are steps."),
+                Column("start", "Start", _NS, "Start of the example since the start of the run."),
+            ),
+        ),
+        TableSpec(
+            "operators",
+            "Under operators, all ranks together",
+            (
+                key("operator", "Operator", Unit.NAME, "Outermost operator that holds just these kernels."),
+                key("shapes", "Input shapes", Unit.TEXT, launched.SHAPES_HELP),
+                key("sequence", "Kernels", Unit.NAME, launched.SEQUENCE_HELP),
+                Column("length", "Length", Unit.COUNT, "Kernels, copies and fills under one call."),
+                Column("count", "Calls", Unit.COUNT, "Calls with just these kernels."),
+                Column("device", "Device time", _NS, "Sum of the durations of the kernels.", better=Better.LOWER),
+                Column("mean", "Mean", _NS, "Device time of one call."),
+                Column(
+                    "gaps", "Gaps", _NS, "Time between first start and last end in which none of them runs, summed."
+                ),
+                Column("host", "Host time", _NS, "Sum of the durations of the calls on the host.", better=Better.LOWER),
+            ),
+        ),
+    )
+
+    shortest: int = 2
+    longest: int = 24
+    fewest: int = 3
+    pause: float = 1000.0  # µs
+
+    def map(self, trace: RankTrace) -> Frames:
+        operators = under_operators(trace, fewest=max(self.shortest, 1), most=self.longest)
+        streams = self._on_streams(trace)
+        return {
+            "streams": streams,
+            "operators": operators,
+            "names": launched.names_frame(trace, [*operators["sequence"], *streams["sequence"]]),
+            "size": pd.DataFrame([{"device": int(trace.device_events["dur"].sum())}]),
+        }
+
+    def _on_streams(self, trace: RankTrace) -> pd.DataFrame:
+        events, gaps, idle, stretches = launched.lanes(trace, self.pause)
+        codes, durations = events["name"].cat.codes.to_numpy(), events["dur"].to_numpy()
+        found = repeats(codes, stretches, shortest=self.shortest, longest=self.longest, fewest=self.fewest)
+        limits = np.searchsorted(found.run, np.arange(len(found.lengths) + 1))
+        last = found.starts + found.lengths[found.run]
+        within = {
+            "idle": _before(idle)[last - 1] - _before(idle)[found.starts],
+            "gaps": _before(gaps)[last - 1] - _before(gaps)[found.starts],
+            "device": _before(durations)[last] - _before(durations)[found.starts],
+        }
+        table = pd.DataFrame({"length": found.lengths, "count": np.diff(limits)})
+        for name, values in within.items():
+            table[name] = launched.summed(found.run, values, len(table))
+        order = table.sort_values(["idle", "device", "length"], ascending=False, kind="stable").index[:_LOOKED_AT]
+        chosen = leading(found, order.to_numpy(), len(events), _MOST["streams"])
+        table = table.iloc[chosen].reset_index(drop=True)
+        example = found.starts[limits[chosen]]
+        names = launched.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))
+        first = events.iloc[example]
+        operator = launched.names_or_none(trace, launched.operator_rows(trace)[first.index.to_numpy()])
+        return table.assign(
+            sequence=pd.Series(names, dtype=object),
+            operator=pd.Series(operator, dtype=object),
+            stream=first["stream"].to_numpy(),
+            step=first["step"].where(first["step"] >= 0).to_numpy("float64"),
+            start=first["ts"].to_numpy(),
+        )
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        total = max(float(frames["size"]["device"].sum()), 1)
+        rows = frames["streams"].assign(sequence=launched.unpacked(frames["streams"], frames["names"]))
+        rows = rows.sort_values(["start", "rank"], kind="stable")
+        example = ["length", "operator", "rank", "stream", "step", "start"]
+        streams = rows.drop_duplicates("sequence")[["sequence", *example]]
+        sums = rows.groupby("sequence")[["count", "idle", "gaps", "device"]].sum().reset_index()
+        streams = streams.merge(sums, on="sequence")
+        streams["mean"], streams["share"] = streams["device"] / streams["count"], streams["device"] / total
+        streams["start"] -= job.zero_ns
+        under = frames["operators"].assign(sequence=launched.unpacked(frames["operators"], frames["names"]))
+        operators = (
+            under.groupby(["operator", "shapes", "sequence"])
+            .agg(
+                length=("length", "first"),
+                count=("count", "sum"),
+                device=("device", "sum"),
+                gaps=("gaps", "sum"),
+                host=("host", "sum"),
+            )
+            .reset_index()
+        )
+        operators["mean"] = operators["device"] / operators["count"]
+        return {
+            "streams": _ordered(streams, ["idle", "device"], ["sequence"]),
+            "operators": _ordered(operators, ["device"], ["operator", "shapes", "sequence"]),
+            "size": frames["size"],
+        }
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        streams = frames["streams"].head(_SHOWN)
+        if len(streams):
+            rows = streams.assign(hidden=streams["gaps"] - streams["idle"])
+            long = rows.melt("sequence", list(_PARTS), var_name="part", value_name="value").replace({"part": _PARTS})
+            yield Chart(
+                "streams",
+                "Repeated sequences on streams",
+                Mark.STACKED_BAR,
+                long,
+                "sequence",
+                "value",
+                "part",
+                x_label="sequence",
+                x_unit=Unit.NAME,
+                caption="All occurrences on all ranks; those with most idle time between their kernels first.",
+            )
+        operators = frames["operators"].head(_SHOWN)
+        if len(operators):
+            yield Chart(
+                "operators",
+                "Sequences under operators",
+                Mark.BAR,
+                operators.assign(label=_distinct(operators)),
+                "count",
+                "label",
+                x_label="calls",
+                x_unit=Unit.COUNT,
+                y_unit=Unit.NAME,
+                caption="Calls of the operators whose sequences of kernels take most device time, that one first.",
+            )
+
+
+def under_operators(trace: RankTrace, *, fewest: int, most: int) -> pd.DataFrame:
+    """Calls of operators by the order of all kernels below them: operator (name code), shapes, sequence and sums.
+
+    Of operators that hold the same kernels the outermost counts; fewer or more kernels than asked for do not.
+    """
+    host, events = trace.host, trace.device_events
+    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+    rows = launching_rows(host, events["launch"].to_numpy())
+    work = work_under(host["parent"].to_numpy(), rows, starts, ends)
+    around, number = nearest(host, "operator"), work.num_kernels
+    wanted = (host["level"] == "operator").to_numpy() & (number >= fewest) & (number <= most)
+    # Not what holds no more than the operator around it; but the engine's wrappers yield to what they wrap.
+    alike, wrapper = (around >= 0) & (number == number[around]) & (number > 0), _wrappers(trace)
+    wanted &= ~alike | wrapper[around]
+    wanted[around[wrapper[around] & alike & (host["level"] == "operator").to_numpy()]] = False
+    nodes = np.flatnonzero(wanted)
+    kernels, owner = launched.kernels_under(trace, nodes, number[nodes])
+    stop = np.cumsum(number[nodes])
+    codes = events["name"].cat.codes.to_numpy()[kernels]
+    reach = pd.Series(ends[kernels]).groupby(owner).cummax().to_numpy()
+    gaps = np.maximum(starts[kernels][1:] - reach[:-1], 0)[owner[1:] == owner[:-1]]
+    calls = pd.DataFrame(
+        {
+            "operator": launched.names_of(trace, nodes),
+            "shapes": launched.shapes_of(trace, nodes),
+            "number": numbers_of(stop - number[nodes], stop, codes),
+            "first": stop - number[nodes],
+            "length": number[nodes],
+            "device": work.kernel_dur_sum[nodes],
+            "gaps": launched.summed(owner[1:][owner[1:] == owner[:-1]], gaps, len(nodes)),
+            "host": host["dur"].to_numpy()[nodes],
+        }
+    )
+    groups = calls.groupby(["operator", "shapes", "number"], observed=True)
+    table = groups.agg(
+        first=("first", "first"),
+        length=("length", "first"),
+        count=("length", "size"),
+        device=("device", "sum"),
+        gaps=("gaps", "sum"),
+        host=("host", "sum"),
+    ).reset_index()
+    table = _ordered(table, ["device"], ["operator", "shapes", "number"]).head(_MOST["operators"])
+    texts = launched.packed(codes[a : a + n] for a, n in zip(table["first"], table["length"], strict=True))
+    return table.assign(
+        operator=launched.texts(trace, table["operator"]),
+        shapes=table["shapes"].astype(object),
+        sequence=pd.Series(texts, dtype=object),
+    ).drop(columns=["first", "number"])
+
+
+def _wrappers(trace: RankTrace) -> NDArray[np.bool_]:
+    """Which rows of the host table are the autograd engine's own around a function of the backward pass."""
+    names = trace.host["name"].cat
+    prefix = np.array([str(name).startswith(_ENGINE) for name in names.categories], np.bool_)
+    wrapper: NDArray[np.bool_] = prefix[names.codes.to_numpy()]
+    return wrapper
+
+
+def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum of what stands before each place, and of all."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
+
+
+def _ordered(frame: pd.DataFrame, by: list[str], then: list[str]) -> pd.DataFrame:
+    ascending = [*(False for _ in by), *(True for _ in then)]
+    return frame.sort_values([*by, *then], ascending=ascending, ignore_index=True).head(_MOST_ROWS)
+
+
+def _distinct(rows: pd.DataFrame) -> pd.Series[Any]:
+    """A label for each operator, shapes and sequence: the operator, with a number where it comes again."""
+    again = rows.groupby("operator").cumcount() + 1
+    several = rows.groupby("operator")["count"].transform("size") > 1
+    return rows["operator"] + np.where(several, " #" + again.astype(str), "")

@@ -1,0 +1,99 @@
+"""Calls of operators with the kernels that they launch, and with those of their backward pass."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms.call_tree import grafted, work_under
+from htareport.algorithms.sequences import numbers_of
+from htareport.analyses import launched
+from htareport.trace import RankTrace
+from htareport.trace.host import backward_links, launching_rows, nearest
+
+
+class Calls(NamedTuple):
+    """Operators that launch device work, as codes of names and rows of the host table.
+
+    `kernels` (operator, kernel, dur) by device event, `launches` (operator, op_delay, launch_delay) by launch,
+    `sequences` by call of an operator: row, operator, number (equal for equal kernels), first and stop (within `codes`,
+    the names of the kernels in order of launch), device, and the delays of the first launch.
+    """
+
+    kernels: pd.DataFrame
+    launches: pd.DataFrame
+    sequences: pd.DataFrame
+    codes: NDArray[np.integer[Any]]
+
+
+def operator_calls(
+    trace: RankTrace, operators: NDArray[np.int64], events_wanted: NDArray[np.bool_] | None = None
+) -> Calls:
+    """What operators launch; `operators` is the host row of the operator of each device event, -1 for none."""
+    events, host = trace.device_events, trace.host
+    wanted = operators >= 0 if events_wanted is None else (operators >= 0) & events_wanted
+    picked = np.flatnonzero(wanted)
+    rows = launching_rows(host, events["launch"].to_numpy()[picked])
+    order = np.lexsort((picked, rows, operators[picked]))  # Rows of the host are in order of launch, events of start.
+    picked, rows = picked[order], rows[order]
+    operator, start = operators[picked], events["ts"].to_numpy()[picked]
+    duration, codes = events["dur"].to_numpy()[picked], events["name"].cat.codes.to_numpy()[picked]
+    name = launched.names_of(trace, operator)
+    kernels = pd.DataFrame({"operator": name, "kernel": codes, "dur": duration})
+    stamps = host["ts"].to_numpy()
+    op_delay, launch_delay = stamps[rows] - stamps[operator], np.maximum(start - stamps[rows], 0)
+    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    launches = pd.DataFrame({"operator": name[first], "op_delay": op_delay[first], "launch_delay": launch_delay[first]})
+    begin = np.flatnonzero(np.diff(operator, prepend=-1))
+    stop = np.append(begin[1:], len(operator))[: len(begin)]
+    owner = np.repeat(np.arange(len(begin)), stop - begin)
+    sequences = pd.DataFrame(
+        {
+            "row": operator[begin],
+            "operator": name[begin],
+            "number": numbers_of(begin, stop, codes),
+            "first": begin,
+            "stop": stop,
+            "device": launched.summed(owner, duration, len(begin)),
+            "op_delay": op_delay[begin],
+            "launch_delay": launch_delay[begin],
+        }
+    )
+    return Calls(kernels, launches, sequences, codes)
+
+
+def backward_work(trace: RankTrace) -> pd.DataFrame:
+    """Device time of forward operators and of their backward pass, by name: operator, calls, forward, backward, total.
+
+    An operator that holds no more work than one directly around it is left out.
+    """
+    host, events = trace.host, trace.device_events
+    branches, onto = backward_links(trace.loaded, host)
+    parent = host["parent"].to_numpy()
+    rows = launching_rows(host, events["launch"].to_numpy())
+    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+    if not len(branches):
+        return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("operator", *_SUMS)})
+    forward = work_under(parent, rows, starts, ends)
+    both = work_under(grafted(parent, branches, onto), rows, starts, ends)
+    around = nearest(host, "operator")
+    more = both.num_kernels > forward.num_kernels
+    alike = (around >= 0) & (both.num_kernels == both.num_kernels[around])
+    alike &= forward.num_kernels == forward.num_kernels[around]
+    chosen = np.flatnonzero((host["level"] == "operator").to_numpy() & more & ~alike)
+    frame = pd.DataFrame(
+        {
+            "operator": launched.names_of(trace, chosen),
+            "calls": 1,
+            "forward": forward.kernel_dur_sum[chosen],
+            "backward": (both.kernel_dur_sum - forward.kernel_dur_sum)[chosen],
+            "total": both.kernel_dur_sum[chosen],
+        }
+    )
+    return frame.groupby("operator")[list(_SUMS)].sum().reset_index()
+
+
+_SUMS = ("calls", "forward", "backward", "total")

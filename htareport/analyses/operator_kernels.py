@@ -1,0 +1,243 @@
+"""Which operators launch which kernels, and how long these wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from htareport.analyses import launched
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.operator_calls import backward_work, operator_calls
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+
+_NS = Unit.NANOSECONDS
+_MOST = {"operators": 300, "kernels": 400, "sequences": 150, "backward": 100}  # Rows that a rank sends of each.
+_SHOWN = 12
+_PASSES = ("forward", "backward")
+_OPERATOR = "Innermost operator around the launch, on the thread that launches."
+_DEVICE = "Sum of the durations of the device events; events that overlap count each."
+_OP_DELAY = "Mean time from the start of the operator to the start of the launch"
+_LAUNCH_DELAY = "Mean time from the start of the launch to the start of its first device event, at least 0"
+
+
+class OperatorKernels(Analysis):
+    """Which operators launch which kernels, how long the host takes to launch them, and how long they wait.
+
+    ## How it is computed
+    A kernel, copy or fill belongs to the innermost operator around the call that launched it, on the thread of that
+    call; one launch of a graph may have many. *Operator → launch* runs from the start of the operator to the start of
+    the launch: what the host does before. *Launch → kernel* runs from the start of the launch to the start of its first
+    device event, and contains the wait behind earlier work of the stream. In sequences the delays are those of the
+    first launch of each call of the operator. Backward work belongs to the forward operator of the same sequence number
+    on the thread that ran the forward pass; there operators within operators count in both, and those that hold no more
+    than the operator within them are left out.
+
+    ## What to do
+    - Long operator → launch: the host spends its time on dispatch, shape checks, allocation. `torch.compile` or CUDA
+      graphs take it away.
+    - Long launch → kernel on a busy device is fine. On an idle one the kernel waits for another stream, or for a copy.
+    - One operator with many small kernels: a fused version of it, or `torch.compile`.
+    """
+
+    title = "Kernels by operator"
+    group = Group.KERNELS
+    order = 20
+    requires = frozenset({Capability.HOST_OPS, Capability.LAUNCHES})
+    tables = (
+        TableSpec(
+            "operators",
+            "By operator, all ranks together",
+            (
+                key("operator", "Operator", Unit.NAME, _OPERATOR),
+                Column("share", "Share", Unit.RATIO, "Share of the device time launched under operators."),
+                Column("device", "Device time", _NS, _DEVICE, better=Better.LOWER),
+                Column("calls", "Calls", Unit.COUNT, "Calls of the operator that launched device work themselves."),
+                Column("launches", "Launches", Unit.COUNT, "Launches directly in it.", better=Better.LOWER),
+                Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills that they started."),
+                Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, over launches.", better=Better.LOWER),
+                Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, over launches."),
+            ),
+        ),
+        TableSpec(
+            "backward",
+            "Forward and backward by operator, all ranks together",
+            (
+                key("operator", "Operator", Unit.NAME, "Operator of the forward pass, with all that it calls."),
+                Column("calls", "Calls", Unit.COUNT, "Calls with work in the backward pass."),
+                Column("forward", "Forward", _NS, "Device time launched under it.", better=Better.LOWER),
+                Column(
+                    "backward",
+                    "Backward",
+                    _NS,
+                    "Device time launched under the backward operators of its sequence numbers.",
+                    better=Better.LOWER,
+                ),
+                Column("ratio", "Backward / forward", Unit.COUNT, "About 2 for matrix products and convolutions."),
+            ),
+        ),
+        TableSpec(
+            "kernels",
+            "By operator and kernel, all ranks together",
+            (
+                key("operator", "Operator", Unit.NAME, _OPERATOR),
+                key("kernel", "Kernel", Unit.NAME, "Name as traced."),
+                Column("count", "Calls", Unit.COUNT, "Device events of this name launched by the operator."),
+                Column("sum", "Device time", _NS, _DEVICE, better=Better.LOWER),
+                Column("mean", "Mean", _NS, "Mean duration of a call."),
+                Column("min", "Min", _NS, "Shortest call."),
+                Column("max", "Max", _NS, "Longest call."),
+            ),
+            is_detail=True,
+        ),
+        TableSpec(
+            "sequences",
+            "By operator, input shapes and the kernels launched directly, all ranks together",
+            (
+                key("operator", "Operator", Unit.NAME, _OPERATOR),
+                key("shapes", "Input shapes", Unit.TEXT, launched.SHAPES_HELP),
+                key("sequence", "Kernels", Unit.NAME, f"{launched.SEQUENCE_HELP} By launch."),
+                Column("count", "Calls", Unit.COUNT, "Calls of the operator with just these kernels."),
+                Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, of the first launch of each call."),
+                Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, of the first of each call."),
+                Column("device", "Device time", _NS, _DEVICE, better=Better.LOWER),
+                Column("mean", "Mean device time", _NS, "Device time / calls."),
+            ),
+            is_detail=True,
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        calls = operator_calls(trace, launched.operator_rows(trace))
+        sequences = calls.sequences.assign(shapes=launched.shapes_of(trace, calls.sequences["row"].to_numpy()))
+        groups = sequences.groupby(["operator", "shapes", "number"], observed=True)
+        by_sequence = groups.agg(
+            count=("row", "size"),
+            first=("first", "first"),
+            stop=("stop", "first"),
+            op_delay=("op_delay", "sum"),
+            launch_delay=("launch_delay", "sum"),
+            device=("device", "sum"),
+        ).reset_index()
+        by_sequence = _largest(by_sequence, "device", "sequences")
+        texts = launched.packed(
+            calls.codes[a:b] for a, b in zip(by_sequence["first"], by_sequence["stop"], strict=True)
+        )
+        kernels = calls.kernels.groupby(["operator", "kernel"])["dur"].agg(["size", "sum", "min", "max"]).reset_index()
+        launches = calls.launches.groupby("operator").agg(
+            launches=("op_delay", "size"), op_delay=("op_delay", "sum"), launch_delay=("launch_delay", "sum")
+        )
+        operators = sequences.groupby("operator").agg(calls=("row", "size"), device=("device", "sum"))
+        operators["kernels"] = calls.kernels.groupby("operator").size()
+        frames = {
+            "operators": _largest(operators.join(launches).reset_index(), "device", "operators"),
+            "kernels": _largest(kernels.rename(columns={"size": "count"}), "sum", "kernels"),
+            "sequences": by_sequence.drop(columns=["number", "first", "stop"]).assign(
+                sequence=pd.Series(texts, dtype=object, index=by_sequence.index),
+                shapes=by_sequence["shapes"].astype(object),
+            ),
+            "backward": _largest(backward_work(trace), "total", "backward"),
+        }
+        for frame in frames.values():
+            for column in {"operator", "kernel"} & set(frame.columns):
+                frame[column] = pd.Series(launched.texts(trace, frame[column]), dtype=object, index=frame.index)
+        total = int(calls.kernels["dur"].sum())
+        rest = int(trace.device_events["dur"].sum()) - total
+        sizes = {"operators": len(operators), "kernels": len(kernels), "sequences": groups.ngroups}
+        return frames | {
+            "names": launched.names_frame(trace, texts),
+            "size": pd.DataFrame([{"device": total, "outside": rest, **sizes}]),
+        }
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        size = frames["size"]
+        operators = frames["operators"].drop(columns="rank").groupby("operator").sum().reset_index()
+        for delay in ("op_delay", "launch_delay"):
+            operators[f"{delay}_mean"] = operators[delay] / operators["launches"]
+        operators["share"] = operators["device"] / max(float(size["device"].sum()), 1)
+        kernels = (
+            frames["kernels"]
+            .groupby(["operator", "kernel"])
+            .agg(count=("count", "sum"), sum=("sum", "sum"), min=("min", "min"), max=("max", "max"))
+            .reset_index()
+        )
+        kernels["mean"] = kernels["sum"] / kernels["count"]
+        rows = frames["sequences"].assign(sequence=launched.unpacked(frames["sequences"], frames["names"]))
+        sums = ["count", "op_delay", "launch_delay", "device"]
+        sequences = rows.groupby(["operator", "shapes", "sequence"])[sums].sum().reset_index()
+        for delay in ("op_delay", "launch_delay"):
+            sequences[f"{delay}_mean"] = sequences[delay] / sequences["count"]
+        sequences["mean"] = sequences["device"] / sequences["count"]
+        backward = frames["backward"].drop(columns="rank").groupby("operator").sum().reset_index()
+        forward = backward["forward"].astype("float64")
+        backward["ratio"] = backward["backward"] / forward.where(forward > 0)
+        return {
+            "operators": _largest(operators, "device", "operators"),
+            "backward": _largest(backward, "total", "backward"),
+            "kernels": _largest(kernels, "sum", "kernels"),
+            "sequences": _largest(sequences, "device", "sequences"),
+            "size": size,
+        }
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        top = frames["operators"].head(_SHOWN)
+        if not len(top):
+            return
+        yield Chart(
+            "top",
+            "Operators by the device time that they launch",
+            Mark.BAR,
+            top,
+            "device",
+            "operator",
+            x_label="device time",
+            x_unit=_NS,
+            y_unit=Unit.NAME,
+            caption=f"The {len(top)} largest of {frames['size']['operators'].max()}, all ranks and steps together.",
+        )
+        yield Chart(
+            "delays",
+            "From operator to launch",
+            Mark.BAR,
+            top,
+            "op_delay_mean",
+            "operator",
+            x_label="mean time on the host before a launch",
+            x_unit=_NS,
+            y_unit=Unit.NAME,
+            caption="The same operators: mean time from the start of the operator to the start of a launch.",
+        )
+        both = frames["backward"].head(_SHOWN)
+        if len(both):
+            long = both.melt("operator", list(_PASSES), var_name="pass", value_name="value")
+            yield Chart(
+                "backward",
+                "Forward and backward by operator",
+                Mark.STACKED_BAR,
+                long,
+                "operator",
+                "value",
+                "pass",
+                x_label="operator",
+                x_unit=Unit.NAME,
+                caption="Device time of the operators and of their part of the backward pass; all ranks together.",
+            )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        device, outside = (float(frames["size"][name].sum()) for name in ("device", "outside"))
+        if outside:
+            share = 100 * outside / (device + outside)
+            yield f"{share:.3g} % of the device time was launched outside operators, or its launch is not in the trace."
+        for table in ("operators", "kernels", "sequences"):
+            there, shown = int(frames["size"][table].max()), len(frames[table])
+            if there > shown:
+                yield f"The table of {table} holds the {shown} of most device time."
+
+
+def _largest(frame: pd.DataFrame, by: str, table: str) -> pd.DataFrame:
+    """The rows of most time that a table holds; ties in order of the text columns."""
+    texts = [name for name in ("operator", "kernel", "shapes", "sequence", "number") if name in frame.columns]
+    ordered = frame.sort_values([by, *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
+    return ordered.head(_MOST[table])

@@ -1,0 +1,241 @@
+"""Which rank the others wait for in collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from htareport.algorithms.collectives import Clocks
+from htareport.analyses.arrivals import arrival_rows, is_late, significant
+from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.collective_calls import call_frames, clocks_note, matching
+from htareport.analyses.scale import MOST_BARS, by_rank, rank_heatmap, ranks_note, worst_ranks
+from htareport.report import Better, Chart, Column, Fact, TableSpec, Unit, key
+from htareport.trace import Capability, RankTrace
+from htareport.trace.steps import OUTSIDE
+from htareport.units import text
+
+_NS = Unit.NANOSECONDS
+_MOST_COLLECTIVES = 200
+_MOST_IN_HEATMAP = 40
+_HELD_UP = "By how much later than the second-latest rank it started, summed over the collectives in which it was last."
+_WAIT = "From its own start to the last rank's start, summed over collectives."
+_MATCHED = "Collectives matched across ranks in which it takes part."
+
+
+class Stragglers(Analysis):
+    """Which rank comes last to collectives, how much that costs, and whether it is more than chance.
+
+    ## How it is computed
+    Collectives are matched across ranks and clocks aligned by their ends, as in the section on collectives. The
+    *lateness* of a rank is its start after the earliest start; a rank *waits* until the last rank's start. The last
+    rank *holds up* the others from the second-latest start to its own, and it was *late* where that is more than 50 µs,
+    than 5 % of the transfer, and than the ends are apart. A rank is called a straggler if it was the late one in more
+    than half of the collectives in which somebody was, chance would give it so many with a probability below 1 %, and
+    what it holds up is at least 2 % of the step time. Several ranks that are late together hold up nobody alone.
+
+    ## What to do
+    - A straggler: compare its compute, idle time and input with the others' before the collectives where it is late;
+      a uniformly slower device (clocks, power, neighbours), more work, or a slow host look different there.
+    - Late by turns: the work is uneven by nature (sequence lengths, experts, input). Balance it, or synchronise less.
+    """
+
+    title = "Stragglers"
+    group = Group.RANKS
+    order = 20
+    requires = frozenset({Capability.COMM})
+    tables = (
+        TableSpec(
+            "ranks",
+            "By rank",
+            (
+                key("rank", "Rank"),
+                Column("straggler", "Straggler", Unit.TEXT, "Whether its lateness is more than chance and costs time."),
+                Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
+                Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
+                Column("late", "Late", Unit.COUNT, "Collectives that it holds up by more than 50 µs and 5 %."),
+                Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean.", better=Better.LOWER),
+                Column("lateness_p50", "Median lateness", _NS, "Start after the earliest start, median."),
+                Column("held_up", "Holds up", _NS, _HELD_UP, better=Better.LOWER),
+                Column("held_share", "Of step time", Unit.RATIO, "What it holds up, as a share of the step time."),
+                Column("caused", "Wait caused", _NS, "The same, summed over the ranks that it holds up."),
+                Column("wait", "Waits", _NS, _WAIT),
+            ),
+        ),
+        TableSpec(
+            "collectives",
+            "Collectives that somebody held up longest",
+            (
+                key("collective", "No.", Unit.ID, "In order of time."),
+                Column("name", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
+                Column("process_group", "Process group", Unit.TEXT, "Its description or name."),
+                Column("step", "Step", Unit.ID, "In which it is launched."),
+                Column("start", "Start", _NS, "Earliest start on any rank, from the zero of the report."),
+                Column("ranks", "Ranks", Unit.COUNT, "Ranks on which it is recorded."),
+                Column("last_rank", "Last rank", Unit.ID, "The rank that starts last."),
+                Column("margin", "Held up", _NS, "From the second-latest start to the last."),
+                Column("wait", "Mean wait", _NS, "Of the ranks that take part, the last one's 0 included."),
+                Column("transfer", "Transfer", _NS, "From the last start to the first end."),
+            ),
+            is_detail=True,
+        ),
+        TableSpec(
+            "per_step",
+            "By rank and step",
+            (
+                key("rank", "Rank"),
+                key("step", "Step"),
+                Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
+                Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
+                Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean."),
+                Column("held_up", "Holds up", _NS, _HELD_UP),
+                Column("wait", "Waits", _NS, _WAIT),
+            ),
+            is_detail=True,
+        ),
+        TableSpec(
+            "clocks",
+            "Clocks",
+            (
+                key("rank", "Rank"),
+                Column("offset", "Offset", _NS, "How far its clock is ahead of the middle of the ranks; taken off."),
+                Column("residual", "Residual", _NS, "Median distance of its ends from the middle afterwards."),
+                Column("used", "Collectives", Unit.COUNT, "Collectives that the offset comes from."),
+            ),
+            is_detail=True,
+        ),
+    )
+
+    def map(self, trace: RankTrace) -> Frames:
+        steps, events = trace.steps, trace.device_events
+        recorded = int(events["end"].max() - events["ts"].min())
+        number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
+        times = pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
+        return {**call_frames(trace), "times": times}
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        found = matching(frames)
+        every = arrival_rows(found, frames["times"], job.zero_ns)
+        named = significant(every)
+        ranks = _by_rank(every, sorted(set(frames["times"]["rank"])), named)
+        per_step = _summed(every[every["step"] != OUTSIDE], ["rank", "step"])
+        notes = [clocks_note(found), _verdict(every, ranks, named)]
+        return {
+            "ranks": ranks,
+            "collectives": _held_up_longest(every),
+            "per_step": worst_ranks(per_step, "held_up")[[c.name for c in self.tables[2].columns]],
+            "clocks": _clock_rows(found.clocks),
+            "arrivals": every,
+            "notes": pd.DataFrame({"note": [note for note in notes if note]}),
+        }
+
+    def facts(self, frames: Frames) -> Iterator[Fact]:
+        named = frames["ranks"][frames["ranks"]["straggler"] == "yes"]
+        if len(named):
+            row = named.sort_values("held_up", ascending=False).iloc[0]
+            detail = (
+                f"holds up the others by {text(row['held_up'], _NS)}, {text(row['held_share'], Unit.RATIO)} of the time"
+            )
+            words = (
+                "The rank that is late to collectives more often than chance, and by how much it holds up the others."
+            )
+            yield Fact("straggler", "straggler", row["rank"], Unit.ID, detail, words, order=35)
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        ranks, every = frames["ranks"], frames["arrivals"]
+        if not len(every):
+            return
+        yield by_rank(
+            "ranks",
+            "Holding up and waiting, by rank",
+            ranks,
+            {"held_up": "holds up the others", "wait": "waits for the last"},
+            caption="A rank that holds up the others hardly waits itself.",
+        )
+        if 1 < every["collective"].nunique() <= _MOST_IN_HEATMAP:
+            yield rank_heatmap(
+                "lateness", "Lateness by rank and collective", every, "collective", "lateness",
+                x_label="collective, in order of time", caption="Start after the earliest start of the collective.",
+            )  # fmt: skip
+        elif frames["per_step"]["step"].nunique() > 1:
+            yield rank_heatmap(
+                "lateness", "Mean lateness by rank and step", frames["per_step"], "step", "lateness",
+                x_label="step", caption="Start after the earliest start of the collective, mean over the step.",
+            )  # fmt: skip
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        yield from frames["notes"]["note"]
+        if len(frames["per_step"]):
+            there = int((frames["ranks"]["collectives"] > 0).sum())
+            yield from ranks_note("by rank and step", frames["per_step"], there, "those that hold up most")
+
+
+def _summed(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    caused = every["margin"] * (every["ranks"] - 1)
+    groups = every.assign(caused=caused, late=is_late(every)).groupby(keys)
+    sums = groups[["last", "late", "margin", "caused", "wait"]].sum().rename(columns={"margin": "held_up"})
+    return sums.assign(collectives=groups.size(), lateness=groups["lateness"].mean()).reset_index()
+
+
+def _by_rank(every: pd.DataFrame, ranks: list[int], named: list[int]) -> pd.DataFrame:
+    """One row per rank with communication, those without anything matched with zeros; of very many the latest first."""
+    table = _summed(every, ["rank"]).set_index("rank").reindex(ranks)
+    counts = ["collectives", "last", "late", "held_up", "caused", "wait"]
+    table[counts] = table[counts].fillna(0).astype("int64")
+    table["lateness"] = table["lateness"].astype("float64")
+    table["lateness_p50"] = every.groupby("rank")["lateness"].median().reindex(ranks).astype("float64")
+    spent = every.drop_duplicates(["rank", "step"]).groupby("rank")["step_time"].sum().reindex(ranks)
+    table["held_share"] = table["held_up"] / spent.where(spent > 0).astype("float64")
+    table["straggler"] = ["yes" if rank in named else "" for rank in ranks]
+    table = table.rename_axis("rank").reset_index()
+    if len(table) <= MOST_BARS:
+        return table
+    return table.sort_values(["held_up", "lateness", "rank"], ascending=[False, False, True], ignore_index=True)
+
+
+def _held_up_longest(every: pd.DataFrame) -> pd.DataFrame:
+    groups = every.groupby("collective")
+    first = groups[["name", "process_group", "step", "ranks", "transfer"]].first()
+    last = every[every["last"].astype(bool)].set_index("collective")
+    table = first.assign(
+        start=groups["start"].min(), last_rank=last["rank"], margin=last["margin"], wait=groups["wait"].mean()
+    )
+    table = table.sort_values("margin", ascending=False, kind="stable").head(_MOST_COLLECTIVES)
+    table["step"] = table["step"].astype("float64").where(table["step"] != OUTSIDE)
+    return table.reset_index()
+
+
+def _clock_rows(clocks: Clocks) -> pd.DataFrame:
+    ranks = sorted(clocks.offset)
+    values = {
+        "offset": [clocks.offset[rank] for rank in ranks],
+        "residual": [clocks.residual[rank] for rank in ranks],
+        "used": [clocks.used[rank] for rank in ranks],
+    }
+    return pd.DataFrame({"rank": ranks, **values}).astype({"offset": "int64", "residual": "float64", "used": "int64"})
+
+
+def _verdict(every: pd.DataFrame, ranks: pd.DataFrame, named: list[int]) -> str:
+    """Say what comes of it, in a sentence."""
+    if not len(every):
+        return "Nobody's lateness can be told: no collective is recorded on more than one rank."
+    late, there = every.loc[is_late(every), "collective"].nunique(), every["collective"].nunique()
+    if not late:
+        return "No straggler: no rank alone holds up a collective by more than 50 µs and 5 % of its transfer."
+    worst = ranks.sort_values(["held_up", "rank"], ascending=[False, True])
+    if there == 1:
+        cost = text(worst["held_up"].iloc[0], _NS)
+        return (
+            f"One collective is too little to call a rank a straggler: rank {worst['rank'].iloc[0]} is late by {cost}."
+        )
+    told = [
+        f"rank {rank} holds up {times:,} of them, by {text(cost, _NS)} in all"
+        for rank, times, cost in zip(worst["rank"], worst["late"], worst["held_up"], strict=True)
+        if rank in named or not named
+    ]
+    listed = f"Straggler{'s: ranks' if len(named) > 1 else ': rank'} {', '.join(map(str, named[:8]))}"
+    verdict = listed if named else "No straggler by more than chance"
+    shown = "; ".join(told[: 4 if named else 1])
+    are = "is" if late == 1 else "are"
+    return f"{verdict}. {late:,} of {there:,} collectives {are} held up by one rank alone; {shown}."

@@ -1,0 +1,276 @@
+"""Operators and annotations with their kernels, under HTA's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms.call_tree import work_under
+from htareport.algorithms.sequences import numbers_of
+from htareport.analyses import kernel_stats, launched
+from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
+from htareport.analyses.annotations import Annotations
+from htareport.analyses.operator_calls import operator_calls
+from htareport.analyses.operator_kernels import OperatorKernels
+from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.render import names
+from htareport.report import Chart, Mark, Unit
+from htareport.trace import RankTrace
+from htareport.trace.host import launching_rows, nearest
+
+_ATEN = "aten::"
+_DELAYS = {"op_delay": "avg_aten_op_launch_delay", "launch_delay": "avg_runtime_delay"}
+_PATTERN = ("pattern", "count", "GPU kernel duration (us)", "CPU op duration (us)")
+_STATISTICS = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
+_QUANTILES = {"p50": "p50 (us)", "p95": "p95 (us)"}
+
+
+class Operators(LoadedRanks):
+    """What operators and annotations launch, and in which order."""
+
+    def get_frequent_cuda_kernel_sequences(
+        self,
+        operator_name: str,
+        output_dir: str | None = "",
+        min_pattern_len: int = 3,
+        rank: int = 0,
+        top_k: int = 5,
+        visualize: bool = False,
+        compress_other_kernels: bool = True,  # noqa: ARG002  of the overlaid file
+    ) -> pd.DataFrame:
+        """Sequences of kernels under the calls whose name contains `operator_name`, most frequent first.
+
+        As in HTA, of these calls (operators, annotations, runtime calls) those count that have the fewest calls around
+        them, and that launch at least `min_pattern_len` kernels, copies and fills; unlike in HTA the fewest on their
+        thread, and Python functions are no calls. A pattern is the name of the call and those of all that is launched
+        below it, in order of start. `top_k` is how many the picture shows.
+        """
+        if output_dir:
+            raise NotImplementedError(
+                "output_dir: a copy of the trace with the patterns marked cannot be written yet; leave it empty"
+            )
+        trace = self.rank(rank)
+        table = _patterns(trace, operator_name, min_pattern_len) if operator_name else pd.DataFrame(columns=_PATTERN)
+        if visualize and len(table):
+            from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
+
+            figure(_pattern_chart(table.head(top_k), operator_name)).show()
+        return table
+
+    def get_aten_op_kernels_and_delay(
+        self, ranks: list[int] | None = None, sort_by: Sequence[str] | None = None, visualize: bool = False
+    ) -> dict[int, pd.DataFrame]:
+        """Kernels launched by each operator with the mean delays (µs) of the first: by rank, in order of `sort_by`.
+
+        The operator is the innermost aten:: one around the launch, on the thread of the launch. As in HTA, copies and
+        fills are no kernels here.
+        """
+        answer = {}
+        for trace in self.chosen(ranks):
+            table = _aten_operators(trace)
+            columns = [*(sort_by or ["occurrence_count"])]
+            answer[trace.rank] = table.sort_values(columns, ascending=False, kind="stable", ignore_index=True)
+        if visualize:
+            analysis = OperatorKernels()
+            self.show(analysis, self.mapped(analysis, ranks), "top", visualize=True)
+        return answer
+
+    def get_gpu_kernels_with_user_annotations(
+        self, rank: int, expand_names: bool = True, shorten_names: bool = True
+    ) -> pd.DataFrame | None:
+        """The device events of a rank with the annotation that each belongs to; None if the trace has no annotations.
+
+        It is the innermost one of the host around the launch (for autograd's own thread: on that of the forward pass),
+        else the innermost of the device around the start; `annotation_stack` names those around it too, outermost
+        first. Names are text; `expand_names` adds HTA's columns s_name, s_cat and s_user_annotation, which
+        `shorten_names` makes short.
+        """
+        trace = self.rank(rank)
+        on_host, on_device = host_annotations(trace), device_annotations(trace)
+        if not len(on_host) and not len(on_device):
+            return None
+        events = trace.device_events
+        owners = annotation_of(trace, on_host, on_device)
+        stacks = _stacks(trace, on_host, owners.host)
+        of_device = on_device["name"].to_numpy()[owners.device[owners.device >= 0]]
+        stacks.loc[owners.device >= 0] = pd.Series(launched.texts(trace, of_device), dtype=object).to_numpy()
+        categories = np.array([*trace.loaded.tables, ""], object)
+        start = min((t.start_ns for t in self.ranks_loaded.values() if t.start_ns is not None), default=0)
+        frame = pd.DataFrame(
+            {
+                "cat": categories[events["source"]],
+                "name": events["name"].astype(object),
+                "pid": events["device"],
+                "tid": events["stream"],
+                "ts": (events["ts"] - start) / PER_US,
+                "dur": events["dur"] / PER_US,
+                "end": (events["end"] - start) / PER_US,
+                "stream": events["stream"],
+                "device": events["device"],
+                "correlation": events["correlation"],
+                "iteration": events["step"],
+                "user_annotation": pd.Series([s and s.rpartition(_INTO)[2] for s in stacks.tolist()], dtype=object),
+                "annotation_stack": stacks,
+            }
+        )
+        if expand_names:
+            for column in ("name", "cat", "user_annotation"):
+                short = {each: names.short(each) if shorten_names else each for each in frame[column].dropna().unique()}
+                frame[f"s_{column}"] = frame[column].map(short)
+        return frame
+
+    def get_gpu_user_annotation_breakdown(
+        self,
+        use_gpu_annotation: bool = True,
+        visualize: bool = False,
+        duration_ratio: float = 0.8,
+        num_kernels: int = 1000,
+        allowlist_patterns: list[str] | None = None,
+        image_renderer: str | None = None,
+    ) -> pd.DataFrame | None:
+        """Statistics of single annotations by name and rank; None where there is none.
+
+        By rank the names of largest sum until they cover `duration_ratio` of it or are `num_kernels`; the rest are one
+        row "others", but for names that match one of the regular expressions.
+        """
+        wanted = [re.compile(pattern) for pattern in allowlist_patterns or ()]
+        parts = []
+        for trace in self.ranks_loaded.values():
+            of_place = device_annotations if use_gpu_annotation else host_annotations
+            rows = of_place(trace)
+            name = pd.Series(trace.names(rows["name"].to_numpy(np.int32)).astype(object), dtype=object)
+            if len(rows):
+                parts.append(_annotation_statistics(name, rows["dur"], wanted, num_kernels, duration_ratio, trace.rank))
+        if not parts:
+            return None
+        if visualize:
+            analysis = Annotations()
+            place = "device" if use_gpu_annotation else "host"
+            frames = self.mapped(analysis)
+            for chart in (place, "durations", "ranks"):
+                self.show(analysis, frames, chart, visualize=True, renderer=image_renderer or "")
+        return pd.concat(parts).sort_values(["rank", "name"], ignore_index=True)
+
+
+_INTO = " > "
+
+
+def _patterns(trace: RankTrace, operator_name: str, fewest: int) -> pd.DataFrame:
+    host, events = trace.host, trace.device_events
+    categories = host["name"].cat.categories
+    holds = np.array([operator_name in str(name) for name in categories], np.bool_)
+    candidates = np.flatnonzero(holds[host["name"].cat.codes.to_numpy()]) if len(host) else np.zeros(0, np.int64)
+    depth = host["depth"].to_numpy()[candidates]
+    rows = launching_rows(host, events["launch"].to_numpy())
+    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+    work = work_under(host["parent"].to_numpy(), rows, starts, ends)
+    thread = pd.factorize(host["thread"].to_numpy()[candidates])[0]
+    nodes = candidates[depth == pd.Series(depth).groupby(thread).transform("min").to_numpy()]
+    nodes = nodes[work.num_kernels[nodes] >= max(fewest, 1)]
+    if not len(nodes):
+        return pd.DataFrame(columns=_PATTERN)
+    counts = work.num_kernels[nodes]
+    kernels, _ = launched.kernels_under(trace, nodes, counts)
+    codes, stop = events["name"].cat.codes.to_numpy()[kernels], np.cumsum(counts)
+    calls = pd.DataFrame(
+        {
+            "operator": launched.names_of(trace, nodes),
+            "number": numbers_of(stop - counts, stop, codes),
+            "first": stop - counts,
+            "kernels": counts,
+            "gpu": work.kernel_dur_sum[nodes],
+            "cpu": host["dur"].to_numpy()[nodes],
+        }
+    )
+    groups = calls.groupby(["operator", "number"], sort=False)
+    table = groups.agg(
+        first=("first", "first"),
+        kernels=("kernels", "first"),
+        count=("gpu", "size"),
+        gpu=("gpu", "sum"),
+        cpu=("cpu", "sum"),
+    ).reset_index()
+    patterns = [
+        "|".join(launched.texts(trace, [operator, *codes[first : first + length].tolist()]))
+        for operator, first, length in zip(table["operator"], table["first"], table["kernels"], strict=True)
+    ]
+    values = (patterns, table["count"].to_numpy(), table["gpu"] / PER_US, table["cpu"] / PER_US)
+    frame = pd.DataFrame(dict(zip(_PATTERN, values, strict=True)))
+    return frame.sort_values(["count", "pattern"], ascending=[False, True], ignore_index=True)
+
+
+def _pattern_chart(rows: pd.DataFrame, operator_name: str) -> Chart:
+    return Chart(
+        "patterns",
+        f"Frequent sequences of kernels under {operator_name}",
+        Mark.BAR,
+        rows,
+        "count",
+        "pattern",
+        x_label="calls",
+        x_unit=Unit.COUNT,
+        y_unit=Unit.NAME,
+        caption="Calls with just these kernels.",
+    )
+
+
+def _aten_operators(trace: RankTrace) -> pd.DataFrame:
+    events, host = trace.device_events, trace.host
+    aten_names = np.array([str(name).startswith(_ATEN) for name in host["name"].cat.categories], np.bool_)
+    is_aten = (host["level"] == "operator").to_numpy() & aten_names[host["name"].cat.codes.to_numpy()]
+    aten = launched.around(trace, nearest(host.assign(level=np.where(is_aten, _ATEN, "")), _ATEN))
+    calls = operator_calls(trace, aten, (events["kind"] != "memory").to_numpy())
+    groups = calls.sequences.groupby(["operator", "number"], sort=False)
+    table = groups.agg(
+        first=("first", "first"), stop=("stop", "first"), count=("row", "size"),
+        op_delay=("op_delay", "mean"), launch_delay=("launch_delay", "mean"), device=("device", "sum"),
+    ).reset_index()  # fmt: skip
+    sequences = [
+        " -> ".join(launched.texts(trace, calls.codes[first:stop].tolist()))
+        for first, stop in zip(table["first"], table["stop"], strict=True)
+    ]
+    out = pd.DataFrame({"aten_op_name": pd.Series(launched.texts(trace, table["operator"]), dtype=object)})
+    out["kernel_sequence"] = pd.Series(sequences, dtype=object)
+    out["occurrence_count"] = table["count"]
+    for column, label in _DELAYS.items():
+        out[label] = (table[column] / PER_US).round(3)
+    out["GPU kernel duration (us)"] = table["device"] / PER_US
+    return out.sort_values(["aten_op_name", "kernel_sequence"], ignore_index=True)
+
+
+def _stacks(trace: RankTrace, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.Series[Any]:
+    """Names of the annotation of each device event and of those around it, outermost first; None for none."""
+    parent, name = on_host["parent"].to_numpy(), on_host["name"].to_numpy()
+    used = {}
+    for row in np.unique(owner[owner >= 0]).tolist():
+        stack, at = [], row
+        while at >= 0:
+            stack.append(int(name[at]))
+            at = int(parent[at])
+        used[row] = _INTO.join(reversed(launched.texts(trace, stack)))
+    return pd.Series([used.get(row) for row in owner.tolist()], dtype=object)
+
+
+def _annotation_statistics(
+    name: pd.Series[Any], dur: pd.Series[Any], wanted: list[re.Pattern[str]], most: int, ratio: float, rank: int
+) -> pd.DataFrame:
+    sums = dur.groupby(name).sum().rename("sum").rename_axis("name").reset_index().assign(kind="")
+    sums = sums.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
+    shown = set(sums["name"][kernel_stats.top_names(sums, most, ratio)])
+    shown |= {each for each in sums["name"] if any(pattern.search(each) for pattern in wanted)}
+    groups = dur.groupby(name.where(name.isin(list(shown)), "others"))
+    found = groups.agg(["sum", "max", "min", "std", "mean"]).fillna({"std": 0.0})
+    found["p50"], found["p95"] = groups.quantile(0.5), groups.quantile(0.95)
+    table = pd.DataFrame({"name": found.index.to_numpy(object)})
+    for column, label in _STATISTICS.items():
+        table[label] = found[column].to_numpy() / PER_US
+    table["rank"] = rank
+    table["count"] = groups.size().to_numpy()
+    for column, label in _QUANTILES.items():
+        table[label] = found[column].to_numpy() / PER_US
+    return table
