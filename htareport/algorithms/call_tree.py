@@ -73,6 +73,19 @@ def work_under(parent: Nodes, launched_by: Nodes, starts: Nodes, ends: Nodes) ->
     return Work(count, total, np.where(count > 0, first, NEVER), last, height)
 
 
+def sums_under(parent: Nodes, launched_by: Nodes, durations: Nodes) -> tuple[Nodes, Nodes]:
+    """Number and summed durations of the kernels under each node alone, in a third of the room of `work_under`."""
+    linked = launched_by != NO_PARENT
+    count = np.bincount(launched_by[linked], minlength=len(parent)).astype(np.int64)
+    total = np.zeros(len(parent), np.int64)
+    np.add.at(total, launched_by[linked], durations[linked])
+    for nodes in _upwards(parent):
+        busy = nodes[count[nodes] > 0]
+        np.add.at(count, parent[busy], count[busy])
+        np.add.at(total, parent[busy], total[busy])
+    return count, total
+
+
 def self_times(starts: Nodes, ends: Nodes, parent: Nodes) -> Nodes:
     """Time of each node outside its children, which follow each other; at least 0."""
     own = ends - starts

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_PARENT = -1
+_CHUNK = 1 << 16
 
 
 def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -13,19 +14,30 @@ def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
 
     An interval that outlasts the one it starts in (a partial overlap) still counts as its child.
     """
-    stack: list[int] = []
-    found = np.full(len(starts), NO_PARENT, np.int64)
-    begin, end = starts.tolist(), ends.tolist()
+    return tree(starts, ends)[0]
+
+
+def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Parents as above, and how many intervals are around each."""
+    found, depth = np.empty(len(starts), np.int64), np.empty(len(starts), np.int32)
+    stack: list[int] = []  # The intervals that are open, and when each ends.
+    open_until: list[int] = []
     top_end = 0
-    for index, start in enumerate(begin):
-        while stack and top_end <= start:
-            stack.pop()
-            top_end = end[stack[-1]] if stack else 0
-        if stack:
-            found[index] = stack[-1]
-        stack.append(index)
-        top_end = end[index]
-    return found
+    for first in range(0, len(starts), _CHUNK):  # Python's integers take four times the room of an array's.
+        chunk = slice(first, first + _CHUNK)
+        around, level = list[int](), list[int]()
+        for index, (start, end) in enumerate(zip(starts[chunk].tolist(), ends[chunk].tolist(), strict=True), first):
+            while stack and top_end <= start:
+                stack.pop()
+                open_until.pop()
+                top_end = open_until[-1] if stack else 0
+            around.append(stack[-1] if stack else NO_PARENT)
+            level.append(len(stack))
+            stack.append(index)
+            open_until.append(end)
+            top_end = end
+        found[chunk], depth[chunk] = around, level
+    return found, depth
 
 
 def self_times(

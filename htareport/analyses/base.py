@@ -7,11 +7,12 @@ a worker, which is the only place that holds events, and returns frames far smal
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Self, TypeAlias, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 import pandas as pd
 
@@ -20,6 +21,8 @@ from htareport.report import Chart, Fact, TableSpec
 from htareport.trace import Capability, RankTrace
 
 Frames: TypeAlias = dict[str, pd.DataFrame]
+
+_MOST = 2**62  # Of an option: beyond, arithmetic overflows.
 
 
 class Group(StrEnum):
@@ -46,13 +49,34 @@ class Job:
     has_steps: bool
 
 
+@dataclass(frozen=True)
+class Range:
+    """Which numbers an option takes: `num_kernels: Annotated[int, Range(least=1)] = 10`."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+        )
+
+    def __str__(self) -> str:
+        bounds = {"above": self.above, "at least": self.least, "at most": self.most}
+        return ", ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+
+
 class Analysis(ABC):
     """Turns traces into tables, charts and key numbers in two steps, so that only small frames leave a worker.
 
     The module's name is the analysis's name everywhere: on the command line, in the JSON, for its test and its
     template. The docstring is its help, in the report and for `htareport explain`; it has the headings *How it is
     computed* and *What to do*. A subclass with thresholds is a frozen dataclass with one field for each, which
-    `--set NAME.FIELD=VALUE` replaces. `order` places it within its group.
+    `--set NAME.FIELD=VALUE` replaces; `Annotated[int, Range(least=1)]` says which values it takes (any finite number
+    otherwise). `order` places it within its group.
     """
 
     name: ClassVar[str]
@@ -110,15 +134,24 @@ class Analysis(ABC):
         return {name: getattr(self, name) for name in self.options()}
 
     @classmethod
+    def ranges(cls) -> dict[str, Range]:
+        """Return name and range of each threshold that has one."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: found for name in cls.options() if (found := _range_of(hints[name])) is not None}
+
+    @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
         """Make an instance with some thresholds given as text. UsageError on unknown names and wrong values."""
         known, hints, values = cls.options(), get_type_hints(cls), dict[str, Any]()
+        ranges = cls.ranges()
         for name, text in settings.items():
             if name not in known:
                 there = ", ".join(known) or "none"
                 raise UsageError(f"{cls.name} has no option {name!r} (it has: {there})")
             try:
                 values[name] = _parsed(text, hints[name])
+                if name in ranges and values[name] not in ranges[name]:
+                    raise ValueError(f"{text} is outside its range: {ranges[name]}")  # noqa: TRY301
             except ValueError as error:
                 raise UsageError(f"{cls.name}.{name}: {error}") from error
         return cast("type[Any]", cls)(**values) if values else cls()
@@ -131,7 +164,15 @@ def _parsed(text: str, hint: Any) -> Any:
         return text.lower() in {"true", "yes", "1"}
     if hint in (int, float):
         try:
-            return hint(text)
+            value = hint(text)
         except ValueError:
             raise ValueError(f"{text!r} is not {'a whole number' if hint is int else 'a number'}") from None
+        if abs(value) > _MOST or not math.isfinite(value):
+            raise ValueError(f"{text} is no number to work with")
+        return value
     return text
+
+
+def _range_of(hint: Any) -> Range | None:
+    found = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((each for each in found if isinstance(each, Range)), None)

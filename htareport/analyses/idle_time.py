@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 
 from htareport.algorithms import histograms
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
@@ -107,7 +108,7 @@ class IdleTime(Analysis):
         ),
     )
 
-    consecutive_kernel_delay: float = 30.0  # µs
+    consecutive_kernel_delay: Annotated[float, Range(least=0)] = 30.0  # µs
 
     def map(self, trace: RankTrace) -> Frames:
         events = trace.device_events

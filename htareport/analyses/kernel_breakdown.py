@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 
 from htareport.algorithms import intervals
 from htareport.analyses import kernel_stats
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
 from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
@@ -88,8 +89,8 @@ class KernelBreakdown(Analysis):
         ),
     )
 
-    num_kernels: int = 10
-    duration_ratio: float = 0.8
+    num_kernels: Annotated[int, Range(least=1)] = 10
+    duration_ratio: Annotated[float, Range(above=0, most=1)] = 0.8
 
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)

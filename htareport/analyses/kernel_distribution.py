@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 
 from htareport.algorithms import histograms
 from htareport.analyses import kernel_stats
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
 from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
@@ -83,7 +84,7 @@ class KernelDistribution(Analysis):
         ),
     )
 
-    num_kernels: int = 10
+    num_kernels: Annotated[int, Range(least=1)] = 10
 
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace).groupby("kind", sort=False).head(max(_SENT, self.num_kernels))

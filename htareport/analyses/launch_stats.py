@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 
 from htareport.algorithms import histograms
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
@@ -87,8 +88,8 @@ class LaunchStats(Analysis):
         ),
     )
 
-    runtime_cutoff: float = 50.0  # µs
-    launch_delay_cutoff: float = 100.0  # µs
+    runtime_cutoff: Annotated[float, Range(least=0)] = 50.0  # µs
+    launch_delay_cutoff: Annotated[float, Range(least=0)] = 100.0  # µs
 
     def map(self, trace: RankTrace) -> Frames:
         launches = launch_rows(trace)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms.call_tree import grafted, work_under
+from htareport.algorithms.call_tree import grafted, sums_under
 from htareport.algorithms.sequences import numbers_of
 from htareport.analyses import launched
 from htareport.trace import RankTrace
@@ -74,23 +74,21 @@ def backward_work(trace: RankTrace) -> pd.DataFrame:
     branches, onto = backward_links(trace.loaded, host)
     parent = host["parent"].to_numpy()
     rows = launching_rows(host, events["launch"].to_numpy())
-    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+    durations = events["dur"].to_numpy()
     if not len(branches):
         return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("operator", *_SUMS)})
-    forward = work_under(parent, rows, starts, ends)
-    both = work_under(grafted(parent, branches, onto), rows, starts, ends)
+    num_forward, forward = sums_under(parent, rows, durations)
+    num_both, both = sums_under(grafted(parent, branches, onto), rows, durations)
     around = nearest(host, "operator")
-    more = both.num_kernels > forward.num_kernels
-    alike = (around >= 0) & (both.num_kernels == both.num_kernels[around])
-    alike &= forward.num_kernels == forward.num_kernels[around]
-    chosen = np.flatnonzero((host["level"] == "operator").to_numpy() & more & ~alike)
+    alike = (around >= 0) & (num_both == num_both[around]) & (num_forward == num_forward[around])
+    chosen = np.flatnonzero((host["level"] == "operator").to_numpy() & (num_both > num_forward) & ~alike)
     frame = pd.DataFrame(
         {
             "operator": launched.names_of(trace, chosen),
             "calls": 1,
-            "forward": forward.kernel_dur_sum[chosen],
-            "backward": (both.kernel_dur_sum - forward.kernel_dur_sum)[chosen],
-            "total": both.kernel_dur_sum[chosen],
+            "forward": forward[chosen],
+            "backward": both[chosen] - forward[chosen],
+            "total": both[chosen],
         }
     )
     return frame.groupby("operator")[list(_SUMS)].sum().reset_index()

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from htareport.algorithms.nesting import self_times
+from htareport.algorithms.call_tree import self_times
+from htareport.algorithms.nesting import NO_PARENT
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import ALL, Capability, RankTrace
+from htareport.trace.host import nearest
 from htareport.trace.steps import OUTSIDE, step_of
 
 _NS = Unit.NANOSECONDS
-_CATEGORIES = ("cpu_op", "Operator")
 _MOST_NAMES = 2_000
 _SHOWN = 15
 
@@ -55,12 +56,14 @@ class Operators(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        tables = [trace.loaded.tables[c] for c in _CATEGORIES if c in trace.loaded.tables]
-        start, dur, name, thread = (np.concatenate([t[c] for t in tables]) for c in ("ts", "dur", "name", "thread"))
-        own, _ = self_times(start, start + dur, thread)
-        frame = pd.DataFrame({"name": name, "dur": dur, "self": own})
+        host = trace.host
+        is_operator = (host["level"] == "operator").to_numpy()
+        around = np.where(is_operator, nearest(host, "operator"), NO_PARENT)
+        own = self_times(host["ts"].to_numpy(), host["end"].to_numpy(), around)
         if trace.window != ALL and trace.all_step_numbers:
-            frame = frame[step_of(trace.steps, start) != OUTSIDE]
+            is_operator = is_operator & (step_of(trace.steps, host["ts"].to_numpy()) != OUTSIDE)
+        rows = host[is_operator]
+        frame = pd.DataFrame({"name": rows["name"].cat.codes, "dur": rows["dur"], "self": own[is_operator]})
         groups = frame.groupby("name")
         table = groups["dur"].agg(["sum", "size", "max"]).set_axis(["total", "count", "max"], axis=1)
         table["self"] = groups["self"].sum()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals, series
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
@@ -75,7 +75,7 @@ class QueueLength(Analysis):
         ),
     )
 
-    max_queue_length: int = 1024
+    max_queue_length: Annotated[int, Range(least=1)] = 1024
 
     def map(self, trace: RankTrace) -> Frames:
         rows, lanes = [], []

@@ -211,8 +211,8 @@ class TemporalBreakdown(Analysis):
         if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
             yield (
                 f"{text(outside, Unit.RATIO)} of the busy time of the devices lies outside the windows of the steps, "
-                "which are those of the host: the device runs behind it. What is said per step leaves that out; the table "
-                "by rank and device has it."
+                "which are those of the host: the device runs behind it. What is said per step leaves that out; the "
+                "table by rank and device has it."
             )
         if len(frames["per_step"]):
             there = int((ranks["span"] > 0).sum())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms.nesting import NO_PARENT, parents
+from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.trace import classify
 from htareport.trace.capture import Loaded
 from htareport.trace.links import UNLINKED
@@ -15,6 +17,7 @@ OPERATOR_CATEGORIES = ("cpu_op", "Operator")
 ANNOTATION_CATEGORY = "user_annotation"
 PYTHON_CATEGORY = "python_function"
 _LEVELS = ("annotation", "operator", "call")  # From outside to inside where two rows start and end together.
+_CAPTURE_BITS = 15
 LEVEL_DTYPE = pd.CategoricalDtype([*_LEVELS, "python"])
 
 
@@ -25,37 +28,45 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
     the events table), launch (row of `launches`, -1 for what is no call), parent (row of this table, -1 for the
     outermost), depth (0 for those). A row that outlasts the one it starts in still counts as within it.
     """
-    parts = []
-    for number, (category, columns) in enumerate(loaded.tables.items()):
-        level = _level(category, python=python)
-        if level is not None:
-            size = len(columns["ts"])
-            part = {key: columns[key] for key in ("name", "ts", "dur", "thread", "capture")}
-            part["level"] = np.full(size, LEVEL_DTYPE.categories.get_loc(level), np.int8)
-            part["source"], part["row"] = np.full(size, number, np.int16), np.arange(size, dtype=np.int32)
-            parts.append(part)
-    keys = ("name", "ts", "dur", "thread", "capture", "level", "source", "row")
-    columns = {key: np.concatenate([part[key] for part in parts]) if parts else np.zeros(0, np.int64) for key in keys}
-    end = columns["ts"] + columns["dur"]
-    outside_first = np.where(columns["level"] == len(_LEVELS), -1, columns["level"])  # Python functions are outermost.
-    order = np.lexsort((columns["row"], outside_first, -end, columns["ts"], columns["capture"], columns["thread"]))
-    columns, end = {key: values[order] for key, values in columns.items()}, end[order]
-    parent, depth = _tree(columns["ts"], end, columns["thread"].astype(np.int64) * 4096 + columns["capture"])
+    tables = [
+        (number, within, columns)
+        for number, (category, columns) in enumerate(loaded.tables.items())
+        if (within := _level(category, python=python)) is not None
+    ]
+    sizes = [len(columns["ts"]) for _, _, columns in tables]
+
+    def stacked(key: str) -> NDArray[Any]:
+        parts = [columns[key] for _, _, columns in tables]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    level = np.repeat([LEVEL_DTYPE.categories.get_loc(within) for _, within, _ in tables], sizes).astype(np.int8)
+    row = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes] or [np.zeros(0, np.int32)])
+    end = stacked("ts") + stacked("dur")
+    where = (stacked("thread").astype(np.int64) << _CAPTURE_BITS) | stacked("capture")
+    # Few keys and one column at a time: this table is the largest that analyses make.
+    outside_first = np.where(level == len(_LEVELS), -1, level).astype(np.int64) << 32 | row  # Python is outermost.
+    order = np.lexsort((outside_first, -end, stacked("ts"), where)).astype(np.int32)
+    del outside_first
+    ts, end, where = stacked("ts")[order], end[order], where[order]
+    parent, depth = _tree(ts, end, where)
+    source = np.repeat(np.array([number for number, _, _ in tables], np.int16), sizes)[order]
+    row = row[order]
     return pd.DataFrame(
         {
-            "name": pd.Categorical.from_codes(columns["name"], dtype=names),
-            "level": pd.Categorical.from_codes(columns["level"], dtype=LEVEL_DTYPE),
-            "ts": columns["ts"],
+            "name": pd.Categorical.from_codes(stacked("name")[order], dtype=names),
+            "level": pd.Categorical.from_codes(level[order], dtype=LEVEL_DTYPE),
+            "ts": ts,
             "end": end,
-            "dur": columns["dur"],
-            "thread": columns["thread"],
-            "capture": columns["capture"],
-            "source": columns["source"],
-            "row": columns["row"],
-            "launch": _launch_of(columns["source"], columns["row"], launches),
+            "dur": end - ts,
+            "thread": (where >> _CAPTURE_BITS).astype(np.int32),
+            "capture": (where & ((1 << _CAPTURE_BITS) - 1)).astype(np.int16),
+            "source": source,
+            "row": row,
+            "launch": _launch_of(source, row, launches),
             "parent": parent,
             "depth": depth,
-        }
+        },
+        copy=False,
     )
 
 
@@ -76,19 +87,9 @@ def _tree(
     parent, depth = np.full(len(starts), NO_PARENT, np.int64), np.zeros(len(starts), np.int32)
     limits = np.flatnonzero(np.diff(threads)) + 1
     for first, last in zip(np.append(0, limits).tolist(), np.append(limits, len(starts)).tolist(), strict=True):
-        found = parents(starts[first:last], ends[first:last])
+        found, depth[first:last] = tree(starts[first:last], ends[first:last])
         parent[first:last] = np.where(found == NO_PARENT, NO_PARENT, found + first)
-        depth[first:last] = _depths(found)
     return parent, depth
-
-
-def _depths(parent: NDArray[np.int64]) -> NDArray[np.int32]:
-    """How many are around each; parents come before their children."""
-    depth: list[int] = []
-    append = depth.append
-    for index in parent.tolist():
-        append(depth[index] + 1 if index >= 0 else 0)
-    return np.array(depth, np.int32)
 
 
 def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.DataFrame) -> NDArray[np.int64]:
@@ -138,8 +139,10 @@ def backward_links(loaded: Loaded, host: pd.DataFrame) -> tuple[NDArray[np.int64
             mine = source == number
             for name, values in columns.items():
                 values[mine] = table[name][row[mine]]
-    numbered = columns["sequence"] >= 0
-    rows = operators[numbered]
+    is_back = (columns["sequence"] >= 0) & (columns["forward_thread"] > 0)
+    undone = np.unique(columns["sequence"][is_back])
+    chosen = is_back | ((columns["forward_thread"] <= 0) & np.isin(columns["sequence"], undone))
+    rows = operators[chosen]
     calls = pd.DataFrame(
         {
             "row": rows,
@@ -147,7 +150,7 @@ def backward_links(loaded: Loaded, host: pd.DataFrame) -> tuple[NDArray[np.int64
             "thread": host["thread"].to_numpy()[rows],
             "start": host["ts"].to_numpy()[rows],
             "end": host["end"].to_numpy()[rows],
-            **{name: values[numbered] for name, values in columns.items()},
+            **{name: values[chosen] for name, values in columns.items()},
         }
     )
     back = calls[calls["forward_thread"] > 0]
