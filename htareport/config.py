@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from htareport.errors import UsageError
+from htareport.errors import UsageError, printable
 
+PAPERS = ("A4", "Letter")
 MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
 
 Settings = dict[str, dict[str, str]]  # Option values by analysis and option.
@@ -31,13 +32,15 @@ class ReportOptions:
     only: tuple[str, ...] = ()
     jobs: int | None = None
     allow_partial: bool = False
+    paper: str = "A4"
+    require_pdf: bool = False
     plotlyjs: Path | None = None
     set: Settings = field(default_factory=Settings)
 
 
 def report_options(given: Mapping[str, Any], config: str | None = None) -> ReportOptions:
     """Combine what the command line gave with a configuration file; the command line wins."""
-    from_file = _load(Path(config)) if config else ReportOptions()
+    from_file = ReportOptions() if config is None else _load(config)
     values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in given.items()}
     settings = {name: dict(options) for name, options in from_file.set.items()}
     for name, options in values.pop("set", {}).items():
@@ -66,11 +69,14 @@ def ranks(value: Any) -> frozenset[int]:
     return frozenset(found)
 
 
-def _load(path: Path) -> ReportOptions:
+def _load(config: str) -> ReportOptions:
+    if not config:
+        raise UsageError("--config: no file was named")
+    path = Path(config)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from error
+        raise UsageError(f"--config {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"--config {path}: {error}") from error
     _refuse_unknown(content, ("report", "set"), path, "table")
@@ -111,7 +117,14 @@ def _outputs(value: Any) -> tuple[str, ...]:
 def _names(value: Any) -> tuple[str, ...]:
     texts = map(_text, value if isinstance(value, list) else [value])
     parts = [part.strip() for text in texts for part in text.split(",")]
-    return tuple(dict.fromkeys(part for part in parts if part))
+    found = tuple(dict.fromkeys(part for part in parts if part))
+    if parts and not found:
+        raise ValueError("nothing was named")
+    return found
+
+
+def _title(value: Any) -> str:
+    return printable(_text(value))
 
 
 def _jobs(value: Any) -> int:
@@ -127,11 +140,21 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _paper(value: Any) -> str:
+    for known in PAPERS:
+        if str(value).casefold() == known.casefold():
+            return known
+    raise ValueError(f"{str(value)!r} is no size of paper (there are: {', '.join(PAPERS)})")
+
+
 def _file(value: Any) -> Path:
-    path = Path(_text(value))
-    if not path.is_file():
-        raise ValueError(f"no file {path}")
-    return path
+    text = _text(value)
+    try:
+        if text and Path(text).is_file():
+            return Path(text)
+    except (OSError, ValueError) as error:  # A name that is too long, or holds what no name can.
+        raise ValueError(f"no file {text}: {getattr(error, 'strerror', None) or error}") from error
+    raise ValueError(f"no file {text}")
 
 
 def _settings(value: Any) -> Settings:
@@ -141,25 +164,27 @@ def _settings(value: Any) -> Settings:
         for name, options in value.items():
             if not isinstance(options, dict):
                 raise ValueError(f"{name} belongs into a table [set.NAME]")  # noqa: TRY004
-            found[name] = {key: str(each) for key, each in options.items()}
+            found[name] = {key: printable(str(each)) for key, each in options.items()}
         return found
     for text in value:
         place, equals, content = text.partition("=")
         name, dot, option = place.strip().partition(".")
         if not (equals and dot and name and option):
             raise ValueError(f"{text!r} is not of the form NAME.option=value")
-        found.setdefault(name, {})[option.strip()] = content.strip()
+        found.setdefault(name, {})[option.strip()] = printable(content.strip())
     return found
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "output": _outputs,
-    "title": _text,
+    "title": _title,
     "ranks": ranks,
     "steps": str,
     "only": _names,
     "jobs": _jobs,
     "allow_partial": _flag,
+    "paper": _paper,
+    "require_pdf": _flag,
     "plotlyjs": _file,
     "set": _settings,
 }

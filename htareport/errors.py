@@ -1,12 +1,42 @@
-"""Errors meant for the user. The command line prints their text, never a traceback."""
+"""Errors meant for the user, and text that may be shown. The command line prints it, never a traceback."""
 
 from __future__ import annotations
+
+import unicodedata
+
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Control, format (also of direction), surrogates, ends of lines.
+_JOINERS = "\u200c\u200d"  # Format characters that scripts and emoji need.
+
+
+def printable(text: str) -> str:
+    r"""Return text that can be written anywhere and shows what it is: what cannot be seen becomes \xNN or \uNNNN.
+
+    Names of files may hold anything: bytes that are no UTF-8 (as lone surrogates), commands to a terminal, marks that
+    turn the direction of reading. Every name that becomes part of a report or message goes through here.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escaped(each) if _unseen(each) else each for each in text)
+
+
+def _unseen(character: str) -> bool:
+    return unicodedata.category(character) in _UNSEEN and character not in _JOINERS
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004  How Python shows a byte that it could not decode.
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004
 
 
 class HtaReportError(Exception):
     """Base of everything that is raised for the user; `exit_code` is what the command line ends with."""
 
-    exit_code = 1
+    exit_code = 70
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
 
 
 class UsageError(HtaReportError):
@@ -37,3 +67,7 @@ class OutputError(HtaReportError):
     """A report that could not be written or delivered."""
 
     exit_code = 5
+
+
+class MissingLibraryError(OutputError):
+    """A library of the system that one format needs and that is not there; the text says how to get it."""

@@ -85,7 +85,7 @@ def _percent(share: float) -> str:
 def _slowest(facts: dict[str, Fact]) -> list[str]:
     said = []
     if (late := facts.get("late_rank")) and late.value is not None:
-        said.append(f"The others wait for rank {int(late.value)} ({late.detail}).")
+        said.append(f"The others wait for rank {int(late.value)}, whose own time is longer ({late.detail}).")
     if (slow := facts.get("slowest_rank")) and slow.value is not None:
         said.append(f"Rank {int(slow.value)} takes longest ({slow.detail}).")
     said = said[:1]

@@ -17,13 +17,20 @@ from typing import TypeAlias
 from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
-from htareport.errors import NothingToReadError, UsageError
+from htareport.errors import NothingToReadError, UsageError, printable
 from htareport.executors import isolated
 from htareport.overview import verdict
 from htareport.report import Report, Section, Status, Table, concat
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
-from htareport.trace.summary import RankFacts, consistency_warnings, facts_of, job_meta
+from htareport.trace.summary import (
+    RankFacts,
+    consistency_warnings,
+    facts_of,
+    job_meta,
+    left_out_warnings,
+    step_warnings,
+)
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 
@@ -65,8 +72,9 @@ def analyze(  # noqa: PLR0913  the options of a run
         raise NothingToReadError(f"{trace.label}: no trace could be read ({reasons})")
     _check_steps(window, loaded)
     job = _job(loaded)
-    sections = tuple(_section(analysis, loaded, job) for analysis in chosen)
-    problems = _problems(trace, summaries, sections)
+    drawn = [_section(analysis, loaded, job) for analysis in chosen]
+    sections = tuple(section for section, _ in drawn)
+    problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
     meta = job_meta(facts, trace.left_out, window) | {
         "version": __version__,
@@ -77,11 +85,12 @@ def analyze(  # noqa: PLR0913  the options of a run
     warnings = (
         *problems,
         *trace.warnings,
-        *(f"{name}: left out: {reason}" for name, reason in trace.left_out),
-        *consistency_warnings(facts),
+        *left_out_warnings(trace.left_out),
+        *step_warnings(facts, window),
+        *consistency_warnings(facts, trace.unasked),
         *(warning for each in facts for warning in each.warnings),
     )
-    return Report(title or trace.label, verdict(sections, facts), meta, warnings, sections)
+    return Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
 
 
 def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Analysis], window: Window) -> RankSummary:
@@ -140,7 +149,8 @@ def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor
             yield RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
 
 
-def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> Section:
+def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
+    """Return the section of an analysis and what failed in it, empty if nothing did."""
     name = analysis.name
     section = Section(name, analysis.title, str(analysis.group), analysis.help())
     having = [s for s in summaries if name in s.frames]
@@ -148,20 +158,20 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
     lacking = {s.rank: s.missing[name] for s in summaries if name in s.missing}
     if all(s.rank in lacking for s in summaries) or not having:
         if errors:
-            return replace(section, status=Status.FAILED, reason=_last_line(next(iter(errors.values()))))
+            return _failed(section, next(iter(errors.values())))
         reasons = Counter(reason for texts in lacking.values() for reason in texts)
-        return replace(
-            section, status=Status.NOT_APPLICABLE, reason="; ".join(reasons) or "no rank has anything for it"
-        )
+        reason = "; ".join(reasons) or "no rank has anything for it"
+        return replace(section, status=Status.NOT_APPLICABLE, reason=reason), ""
     try:
         joined = {key: concat([s.frames[name][key] for s in having]) for key in having[0].frames[name]}
         combined = analysis.combine(joined, job)
-        notes = list(analysis.notes(combined))
+        notes, problem = list(analysis.notes(combined)), ""
         if errors:
             notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
+            problem = f"section {name}: {notes[-1]}"
         if lacking:
             notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
-        return replace(
+        done = replace(
             section,
             notes=tuple(notes),
             facts=tuple(analysis.facts(combined)),
@@ -169,7 +179,13 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
             tables=tuple(Table(spec, combined[spec.name]) for spec in analysis.tables),
         )
     except Exception:  # noqa: BLE001  as above
-        return replace(section, status=Status.FAILED, reason=_last_line(traceback.format_exc(limit=-3)))
+        return _failed(section, traceback.format_exc(limit=-3))
+    return done, problem
+
+
+def _failed(section: Section, error: str) -> tuple[Section, str]:
+    failed = replace(section, status=Status.FAILED, reason=_last_line(error))
+    return failed, f"section {failed.name} failed: {failed.reason}"
 
 
 def _last_line(text: str) -> str:
@@ -179,7 +195,7 @@ def _last_line(text: str) -> str:
     where = (
         f" ({Path(place.split(chr(34))[1]).name}, {place.rpartition(', in ')[0].rpartition(', ')[2]})" if place else ""
     )
-    return lines[-1] + where
+    return printable(lines[-1] + where)
 
 
 def _ranks(ranks: list[int]) -> str:
@@ -202,17 +218,15 @@ def _check_steps(window: Window, summaries: Sequence[RankSummary]) -> None:
     raise UsageError(f"--steps: none of these steps is in the traces (they have {listed})")
 
 
-def _problems(trace: Trace, summaries: Sequence[RankSummary], sections: Sequence[Section]) -> list[str]:
-    """What the report could not use or do, each naming the file or section."""
+def _file_problems(trace: Trace, summaries: Sequence[RankSummary]) -> list[str]:
+    """What the report could not use, each naming the file."""
     files = [f"{name}: not used: {reason}" for name, reason in trace.unusable]
     ranks = [_file_error(trace, summary) for summary in summaries if summary.load_error]
     captures = [f"{name}: not used: {reason}" for s in summaries if s.facts for name, reason in s.facts.problems]
-    failed = [f"section {s.name} failed: {s.reason}" for s in sections if s.status is Status.FAILED]
-    partly = [f"section {s.name}: {note}" for s in sections for note in s.notes if note.startswith("Failed on ")]
-    return [*files, *ranks, *captures, *failed, *partly]
+    return [*files, *ranks, *captures]
 
 
 def _file_error(trace: Trace, summary: RankSummary) -> str:
     files = trace.files[summary.rank]
     names = files.name if isinstance(files, Path) else ", ".join(path.name for path in files)
-    return f"{names}: not used: {summary.load_error} (rank {summary.rank} is missing)"
+    return f"{printable(names)}: not used: {printable(summary.load_error)} (rank {summary.rank} is missing)"

@@ -58,7 +58,12 @@ class Stragglers(Analysis):
                 Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean.", better=Better.LOWER),
                 Column("lateness_p50", "Median lateness", _NS, "Start after the earliest start, median."),
                 Column("held_up", "Holds up", _NS, _HELD_UP, better=Better.LOWER),
-                Column("held_share", "Of step time", Unit.RATIO, "What it holds up, as a share of the step time."),
+                Column(
+                    "held_share",
+                    "Of step time",
+                    Unit.RATIO,
+                    "What it holds up, hidden under compute or not, against the time.",
+                ),
                 Column("caused", "Wait caused", _NS, "The same, summed over the ranks that it holds up."),
                 Column("wait", "Waits", _NS, _WAIT),
             ),
@@ -134,11 +139,10 @@ class Stragglers(Analysis):
         named = frames["ranks"][frames["ranks"]["straggler"] == "yes"]
         if len(named):
             row = named.sort_values("held_up", ascending=False).iloc[0]
-            detail = (
-                f"holds up the others by {text(row['held_up'], _NS)}, {text(row['held_share'], Unit.RATIO)} of the time"
-            )
+            detail = f"late to {int(row['late'])} of {int(row['collectives'])} collectives"
             words = (
-                "The rank that is late to collectives more often than chance, and by how much it holds up the others."
+                "The rank that is late to collectives more often than chance. What others wait for it may be hidden "
+                "under their compute: what it costs per step stands at own time, in the temporal breakdown."
             )
             yield Fact("straggler", "straggler", row["rank"], Unit.ID, detail, words, order=35)
 

@@ -170,9 +170,9 @@ class TemporalBreakdown(Analysis):
             yield Fact(f"{part}_share", label, row[part], Unit.RATIO, f"of {row['of']}", words, better, order=10)
         if len(late := frames["late"]):
             over = text(late["over"].iloc[0], _NS)
-            detail = f"+{over} of own time per step over the median"
+            detail = f"+{over} per step over the median"
             rank = late["rank"].iloc[0]
-            yield Fact("late_rank", "rank the others wait for", rank, Unit.ID, detail, _OWN_HELP, order=30)
+            yield Fact("late_rank", "rank with most own time", rank, Unit.ID, detail, _OWN_HELP, order=30)
 
         if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
             words = "Share of the devices' busy time that no step's window on the host covers."

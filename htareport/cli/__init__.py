@@ -2,7 +2,8 @@
 
 Architecture invariants: nothing heavy is imported before a command runs, so that `--help` is instant; bad input ends
 in one sentence and an exit status, never in a traceback. Exit status: 0 done, 2 wrong usage, 3 nothing could be read,
-4 written but incomplete, 5 an output failed, 130 interrupted; 1 is a fault of htareport itself.
+4 written but incomplete, 5 an output failed, 70 a fault of htareport itself or no memory, 130 interrupted; 1 is kept
+for gates that are crossed.
 """
 
 from __future__ import annotations
@@ -11,24 +12,25 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from htareport.cli import console
 from htareport.errors import HtaReportError
 
-EXIT_INTERNAL, EXIT_OUTPUT, EXIT_INTERRUPTED = 1, 5, 130
+EXIT_OUTPUT, EXIT_INTERNAL, EXIT_INTERRUPTED = 5, 70, 130
 
-DESCRIPTION = "Reports from PyTorch profiler (Kineto) traces of one run: one file per rank in, one HTML page out."
+DESCRIPTION = "Reports from PyTorch profiler (Kineto) traces of one run: one file per rank in, one HTML page or PDF out."
 EPILOG = """\
 examples:
   htareport report traces/                        writes report.html
-  htareport report traces/ -o run7.html -o run7.json --title "Run 7"
+  htareport report traces/ -o run7.html -o run7.pdf --title "Run 7"
   htareport explain temporal_breakdown            what it computes, its columns and options
   htareport validate traces/                      what is in the files, and what is missing for what
 
 exit status:
   0 done   2 wrong usage   3 nothing could be read   4 written, but a trace file could not be used or a section
-  failed (0 with --allow-partial)   5 an output could not be written   130 interrupted
+  failed (0 with --allow-partial)   5 an output could not be written   70 htareport itself failed (a fault of ours,
+  or not enough memory)   130 interrupted
 """
 TRACES_HELP = (
     "folder of trace files (those directly inside; only if there are none, those below it), one file, or a quoted "
@@ -58,6 +60,10 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+        self.color = False  # Of newer versions of Python; what is printed has no escapes.
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (console.out if file is sys.stdout else console.err)(message.rstrip("\n"))
 
 
 class _Version(argparse.Action):
@@ -88,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     validate.add_argument("source", metavar="TRACES", help=TRACES_HELP)
     for command in (explain, validate):
-        command.set_defaults(ranks=None, jobs=None)
+        command.set_defaults(ranks=None, jobs=None, parser=command)
     _add_reading_options(validate)
     _add_common_options(explain, validate)
     return made
@@ -100,10 +106,11 @@ def _add_report(commands: Any) -> None:
         description="Analyse the traces of one run and write a report, or write a saved report in other formats.",
         epilog=REPORT_EPILOG,
     )  # fmt: skip
+    report.set_defaults(parser=report)
     add = report.add_argument
     add("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, .json.gz)")
-    add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .md .json .json.gz "
-        ".csv.zip (every table); - is Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
+    add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .pdf (a summary "
+        "of up to 4 pages) .md .json .json.gz .csv.zip (every table); - is Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     _add_reading_options(report)
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
@@ -111,6 +118,9 @@ def _add_report(commands: Any) -> None:
     add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis; repeatable")
     add("--config", metavar="FILE", help="read options from a TOML file")
     add("--allow-partial", action="store_true", default=None, help="exit 0, not 4, if a trace file or a section failed")
+    add("--paper", metavar="SIZE", help="size of a PDF's pages: A4 (default) or Letter")
+    add("--require-pdf", action="store_true", default=None,
+        help="exit 5 if a PDF cannot be made since Pango is missing; else that is a warning")  # fmt: skip
     add("--plotlyjs", metavar="FILE", help="embed this plotly.js instead of the installed plotly's (a smaller bundle)")
     _add_common_options(report)
 
@@ -129,9 +139,19 @@ def _add_common_options(*commands: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     console.prepare()
+    status = _main(arguments)
+    if reason := console.lost():
+        console.error(f"standard output: {reason}")
+        return status or EXIT_OUTPUT
+    return status
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     made = parser()
     try:
-        options = made.parse_args(arguments)
+        options, unknown = made.parse_known_args(arguments)
+        if unknown:  # Told by the command, whose usage helps; argparse would show that of all commands.
+            cast("_Parser", getattr(options, "parser", made)).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as end:  # argparse has printed what there is to say.
         return int(end.code or 0)
     if options.command is None:
@@ -147,25 +167,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        status = importlib.import_module(f"htareport.cli.{options.command}").run(options)
-        sys.stdout.flush()
+        return int(importlib.import_module(f"htareport.cli.{options.command}").run(options))
     except HtaReportError as error:
         console.error(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         console.err("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # The reader of our output has seen enough, as in `htareport … | head`.
-        console.drop_output()
-        return 0
     except MemoryError:
         console.error("not enough memory: fewer processes (-j 1) or fewer ranks (--ranks) need less")
-        return EXIT_OUTPUT
+        return EXIT_INTERNAL
     except Exception as error:  # noqa: BLE001  The last resort: users get a sentence, not a traceback.
         console.error(f"internal error: {type(error).__name__}: {error}; please report it, with the output of -v")
         if options.verbose:
             import traceback
 
-            traceback.print_exc()
+            console.err(traceback.format_exc())
         return EXIT_INTERNAL
-    return int(status)

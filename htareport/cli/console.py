@@ -1,4 +1,7 @@
-"""What the command line prints. Text from traces and file names is made harmless for terminals here."""
+"""What the command line prints. Text from traces and file names is made harmless for terminals here.
+
+Architecture invariant: printing never raises. What standard output refuses is remembered, and told at the end.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +11,102 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
+
+from htareport.errors import printable
 
 MAX_SHOWN = 10
 Progress = Callable[[int, int, str], None]
 
-_HARMLESS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+_closed = list[str]()  # Streams that this program was started without.
+_lost = list[str]()  # Why standard output does not have all that was printed.
 
 
 def prepare() -> None:
-    """Make sure that no character can end the program: what the terminal cannot show is shown escaped."""
+    """Make sure that printing cannot end the program, whatever is printed and wherever to."""
+    _lost.clear()
+    _open_missing()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def drop_output() -> None:
-    """Stop writing to a reader that has gone, as in `htareport … | head`."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+def _open_missing() -> None:
+    """Give a program that was started without standard streams some: the next file would get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
-            stream.flush()
-        except BrokenPipeError:
-            os.dup2(nowhere, stream.fileno())
+            os.fstat(number)
+        except OSError:
+            _closed.append(name)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003  It gets the lowest free number: this one.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  Open to the end.
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+
+
+def write(text: str) -> None:
+    """Write to standard output as it is, for text that is known to be harmless."""
+    with _remembered(sys.stdout):
+        sys.stdout.write(text)
 
 
 def out(text: str) -> None:
     """Print to standard output."""
-    print(text.translate(_HARMLESS))  # noqa: T201  One of the two places that print.
+    write(f"{_harmless(text)}\n")
 
 
 def err(text: str) -> None:
-    """Print to standard error."""
-    sys.stdout.flush()
-    print(text.translate(_HARMLESS), file=sys.stderr)  # noqa: T201
+    """Print to standard error. Where that cannot be, nobody can be told; the exit status still tells."""
+    flush()
+    with _remembered(sys.stderr):
+        sys.stderr.write(f"{_harmless(text)}\n")
+        sys.stderr.flush()
+
+
+def flush() -> None:
+    """Let standard output have what was printed."""
+    with _remembered(sys.stdout):
+        sys.stdout.flush()
+
+
+def is_closed() -> bool:
+    """Tell whether there is no standard output, as in `htareport … >&-`."""
+    return "stdout" in _closed
+
+
+def lost() -> str:
+    """Return why standard output could not take what was printed, empty if it did."""
+    flush()
+    return _lost[0] if _lost else ""
+
+
+@contextlib.contextmanager
+def _remembered(stream: TextIO) -> Iterator[None]:
+    """Drop what a stream cannot take, from then on all; a reader that has seen enough (`… | head`) is no failure."""
+    try:
+        yield
+    except OSError as error:
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            _lost.append(error.strerror or str(error))
+        with contextlib.suppress(OSError, ValueError):  # What is buffered goes there too, at the end of the program.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+def _harmless(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def error(text: str) -> None:
     """Print why something could not be done."""
     err(f"error: {_line(text)}")
+
+
+def warning(text: str) -> None:
+    """Print what the user should know."""
+    err(f"warning: {_line(text)}")
 
 
 def problems(errors: Sequence[str], warnings: Sequence[str], limit: int | None = MAX_SHOWN) -> None:
@@ -77,14 +138,14 @@ def progress(what: str, *, quiet: bool) -> Iterator[Progress | None]:
         task = bar.add_task(what, total=None)
 
         def moved(done: int, total: int, label: str) -> None:
-            bar.update(task, completed=done, total=total, description=escape(label.translate(_HARMLESS)) or what)
+            bar.update(task, completed=done, total=total, description=escape(printable(label)) or what)
 
         yield moved
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
     """Print rows under a header; the columns whose numbers are in `right` are right-aligned."""
-    clean = [[_line(cell).translate(_HARMLESS) for cell in row] for row in (header, *rows)]
+    clean = [[printable(_line(cell)) for cell in row] for row in (header, *rows)]
     if is_terminal():
         from rich import box
         from rich.console import Console
@@ -96,7 +157,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset
             shown.add_column(name, justify="right" if place in right else "left", overflow="fold")
         for row in clean[1:]:
             shown.add_row(*map(escape, row))
-        Console().print(shown)
+        console = Console()
+        with console.capture() as captured:
+            console.print(shown)
+        write(captured.get())
         return
     widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
     for row in clean:
@@ -126,14 +190,3 @@ def size(count: int) -> str:
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count} B"
-
-
-def ranks(numbers: Sequence[int]) -> str:
-    """Return sorted ranks as `--ranks` takes them: 0,3-5."""
-    runs = list[list[int]]()
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
     else:
         name = arguments.name
         raise UsageError(f"no analysis {name!r}{did_you_mean(name, classes)} (there are: {', '.join(classes)})")
-    print("\n".join(lines))  # noqa: T201  Our own texts only, so that headings may be bold.
+    console.write("".join(f"{line}\n" for line in lines))  # Our own texts only, so that headings may be bold.
     return 0
 
 
@@ -56,7 +56,9 @@ def _one(each: type[Analysis]) -> Iterator[str]:
     yield from _help(each.help().strip())
     if options := each.options():
         yield from (console.heading("Options (defaults)"), "")
-        yield from (f"  --set {each.name}.{name}={default}" for name, default in options.items())
+        ranges = each.ranges()
+        for name, default in options.items():
+            yield f"  --set {each.name}.{name}={default}" + (f"   ({ranges[name]})" if name in ranges else "")
         yield ""
     if each.requires:
         yield from (console.heading("What it needs, and what to do if that is missing"), "")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
-import re
-import sys
+import stat
+import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from htareport import render
 from htareport.cli import console, reading
 from htareport.config import ReportOptions, did_you_mean, report_options
-from htareport.errors import OutputError, UsageError
+from htareport.errors import MissingLibraryError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 EXIT_PARTIAL = 4
 
-_GIVEN = ("output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "plotlyjs")
+_GIVEN = (
+    "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
+)  # fmt: skip
 _FOR_TRACES = ("ranks", "steps", "only", "set")
 _HEAD_BYTES = 65536
 
@@ -34,6 +37,8 @@ def run(arguments: Namespace) -> int:
     """Write the report; return the exit status."""
     given = {name: getattr(arguments, name) for name in _GIVEN if getattr(arguments, name) is not None}
     options = report_options(given, arguments.config)
+    if not arguments.source:
+        raise UsageError("no traces and no report were named: the path is empty")
     for output in options.output:
         check_output(output)
     if is_saved_report(Path(arguments.source)):
@@ -53,17 +58,40 @@ def run(arguments: Namespace) -> int:
 def check_output(output: str) -> None:
     """Refuse, before the long work, a file that could not be written after it."""
     if output == "-":
+        if console.is_closed():
+            raise OutputError("-o -: there is no standard output")
         return
     path = Path(output)
     if not path.name.lower().endswith(render.SUFFIXES):
         known = f"{' '.join(render.SUFFIXES)}, and - for Markdown on standard output"
         raise UsageError(f"-o {output}: the suffix picks the format; there are {known}")
-    if path.is_dir():
-        raise UsageError(f"-o {output}: is a folder")
+    try:
+        _try_output(Path(os.path.realpath(path)) if path.is_symlink() else path)
+    except PermissionError as error:
+        raise OutputError(f"-o {output}: no permission to write there") from error
+    except (OSError, ValueError) as error:
+        raise OutputError(f"-o {output}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _try_output(path: Path) -> None:
+    """Raise what writing the file would raise: its name, its folder, or what is there under its name is not fit."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    else:
+        if not os.access(path, os.W_OK):
+            raise PermissionError
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"-o {path}: is a folder")
+    if not stat.S_ISREG(mode):
+        raise OSError(None, "is not a regular file")
     if not path.parent.is_dir():
-        raise OutputError(f"-o {output}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise OutputError(f"-o {output}: no permission to write there")
+        raise OSError(None, f"there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError
+    with tempfile.TemporaryFile(dir=path.parent):  # A folder that was deleted under us is writable, by what it says.
+        pass
 
 
 def is_saved_report(path: Path) -> bool:
@@ -75,13 +103,14 @@ def is_saved_report(path: Path) -> bool:
             head = file.read(_HEAD_BYTES)
     except (OSError, ValueError):
         return False
+    from htareport.trace.discover import is_report
+
     if head[:2] == b"\x1f\x8b":
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
         except zlib.error:
             return False
-    found = re.match(rb"(?:\xef\xbb\xbf)?\s*\{(.*?)\"schema_version\"\s*:", head, re.DOTALL)
-    return found is not None and not re.search(rb'"(traceEvents|schemaVersion)"\s*:', found[1])
+    return is_report(head)
 
 
 def chosen_analyses(options: ReportOptions) -> list[Analysis]:
@@ -126,16 +155,21 @@ def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:
 
 def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     """Write every output, the others too if one fails; return whether one did."""
-    failed, written = False, list[str]()
-    for output in sorted(options.output, key=lambda each: each == "-"):  # A broken pipe shall cost no file.
+    failed, written, full_report = False, list[str](), None
+    for output in sorted(options.output, key=_turn):
         try:
             if output == "-":
-                _print_markdown(report)
-            else:
-                path = render.write(report, output, plotlyjs=options.plotlyjs)
-                written.append(f"{path}  {console.size(path.stat().st_size)}")
-        except BrokenPipeError:
-            console.drop_output()
+                console.write(render.encoded(report, ".md").decode())
+                continue
+            path = render.write(
+                report, output, plotlyjs=options.plotlyjs, paper=options.paper, full_report=full_report
+            )
+            written.append(f"{path}  {console.size(path.stat().st_size)}")
+            if path.suffix.lower() == ".html":
+                full_report = path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+        except MissingLibraryError as error:  # The other outputs are worth having: a failure only if asked to be one.
+            console.warning(f"{output}: not written: {error}")
+            failed = failed or options.require_pdf
         except (OSError, OutputError) as error:
             console.error(str(error) if isinstance(error, OutputError) else f"{output}: {error.strerror or error}")
             failed = True
@@ -144,6 +178,6 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     return failed
 
 
-def _print_markdown(report: Report) -> None:
-    sys.stdout.write(render.encoded(report, ".md").decode())
-    sys.stdout.flush()
+def _turn(output: str) -> int:
+    """The page first, since a PDF names it; standard output last, since whoever reads us may leave."""
+    return 2 if output == "-" else 0 if output.lower().endswith(".html") else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from htareport.cli import console, reading
 from htareport.config import report_options
-from htareport.errors import NothingToReadError, TraceFileError
+from htareport.errors import NothingToReadError, TraceFileError, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -66,10 +66,10 @@ def check(rank: int, paths: Path | tuple[Path, ...]) -> Checked:
             steps=len(found.steps),
             capabilities=found.capabilities,
             warnings=tuple(found.warnings),
-            errors=tuple(f"{name}: {reason}" for name, reason in found.problems),
+            errors=tuple(f"{name}: not used: {reason}" for name, reason in found.problems),
         )
     except TraceFileError as error:
-        return Checked(rank, errors=(str(error) if isinstance(paths, tuple) else f"{paths.name}: {error}",))
+        return Checked(rank, errors=(str(error) if isinstance(paths, tuple) else f"{printable(paths.name)}: {error}",))
     except Exception as error:  # noqa: BLE001  A fault of ours with one file shall not hide the others.
         return Checked(rank, errors=(f"rank {rank}: internal error: {type(error).__name__}: {error}",))
 
@@ -88,6 +88,8 @@ def _check_all(trace: Trace, executor: Executor | None) -> Iterator[Checked]:
 
 
 def _print(trace: Trace, checked: Sequence[Checked]) -> int:
+    from htareport.trace.summary import left_out_warnings
+
     rows = [_row(each, trace.files[each.rank]) for each in checked]
     console.table(("rank", "file", "size", "events", "devices", "steps", "usable"), rows, frozenset({0, 2, 3, 4, 5}))
     usable = [each for each in checked if each.events is not None]
@@ -96,7 +98,7 @@ def _print(trace: Trace, checked: Sequence[Checked]) -> int:
     errors = [f"{name}: {reason}" for name, reason in trace.unusable]
     errors += [text for each in checked for text in each.errors]
     warnings = [*trace.warnings, *(text for each in checked for text in each.warnings)]
-    warnings += [f"{name} left out: {reason}" for name, reason in trace.left_out]
+    warnings += left_out_warnings(trace.left_out)
     console.problems(errors, list(dict.fromkeys(warnings)), limit=None)
     if not usable:
         return NothingToReadError.exit_code
@@ -120,6 +122,7 @@ def _row(each: Checked, paths: Path | tuple[Path, ...]) -> tuple[str, ...]:
 
 def _print_missing(usable: Sequence[Checked]) -> None:
     from htareport.analyses import analysis_classes
+    from htareport.trace.window import listed
 
     lacking: dict[Capability, list[int]] = {}
     needed: Mapping[str, frozenset[Capability]] = {name: each.requires for name, each in analysis_classes().items()}
@@ -132,7 +135,7 @@ def _print_missing(usable: Sequence[Checked]) -> None:
         return
     rows = [
         (", ".join(name for name, requires in needed.items() if capability in requires),
-         "all" if len(ranks) == len(usable) else console.ranks(ranks), str(capability))
+         "all" if len(ranks) == len(usable) else listed(ranks), str(capability))
         for capability, ranks in lacking.items()
     ]  # fmt: skip
     console.table(("cannot run", "on ranks", "because"), rows)

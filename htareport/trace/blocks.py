@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import posixpath
+import stat
 import tarfile
 import zipfile
 import zlib
@@ -28,6 +29,7 @@ BLOCK = 1 << 20
 _READ = 1 << 18
 _GZIP, _ZIP, _ZSTD = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
 COMPRESSED = (_GZIP, _ZSTD)
+NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it gives to a file"
 _TAR_MAGIC = slice(257, 262)
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
@@ -58,7 +60,7 @@ def blocks(path: Path) -> Iterator[bytes]:
 def archive_members(path: Path) -> list[Path] | None:
     """Return the files inside a zip or tar (also compressed), as paths below it; None if it is no archive."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             kind = _archive_kind(file.read(_READ))
         if kind == "zip":
             with zipfile.ZipFile(path) as archive:
@@ -69,6 +71,14 @@ def archive_members(path: Path) -> list[Path] | None:
     except _DAMAGED as error:
         raise _damaged(error) from error
     return None
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file. TraceFileError for a pipe, socket or device: it may never answer or never end, and is read twice."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # A folder gets the system's own message.
+        raise TraceFileError(NOT_REGULAR)
+    return cast("IO[bytes]", path.open("rb", buffering=0))
 
 
 def exists(path: Path) -> bool:
@@ -108,11 +118,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with _member(archive, path.relative_to(archive).as_posix()) as inner:
             yield inner
         return
-    with path.open("rb", buffering=0) as raw:
+    with open_regular(path) as raw:
         kind = _archive_kind(raw.read(_READ))
         if not kind:
             raw.seek(0)
-            yield cast("IO[bytes]", raw)
+            yield raw
             return
     members = archive_members(path) or []
     if len(members) != 1:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from htareport.algorithms.decimals import MISSING
-from htareport.errors import TraceFileError
+from htareport.errors import TraceFileError, printable
 from htareport.trace import classify, metadata
 from htareport.trace.decode import Reader
 from htareport.trace.load import read_file
@@ -69,9 +69,9 @@ def load_rank(paths: tuple[Path, ...]) -> Loaded:
         try:
             rank.add(_File(path, reader))
         except TraceFileError as error:
-            rank.problems.append((path.name, str(error)))
+            rank.problems.append((printable(path.name), str(error)))
         except OSError as error:
-            rank.problems.append((path.name, error.strerror or str(error)))
+            rank.problems.append((printable(path.name), error.strerror or str(error)))
     if not rank.files:
         reasons = (reason if len(paths) == 1 else f"{name}: {reason}" for name, reason in rank.problems)
         raise TraceFileError("; ".join(reasons) or "no file was given")
@@ -88,7 +88,7 @@ class _File:
         self.warnings: list[str] = []
         self.counts = reader.counts
         size = path.stat().st_size if path.exists() else 0
-        self.capture = Capture(path.name, size, content.metadata, processes=reader.processes)
+        self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
         self.rows = Rows(reader)
@@ -98,7 +98,7 @@ class _File:
         for what, counts in (("repaired", content.repairs), ("events with impossible times set aside", set_aside)):
             if counts:
                 listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-                self.warnings.append(f"{path.name}: {what}: {listed}")
+                self.warnings.append(f"{self.capture.name}: {what}: {listed}")
 
     def _base_time(self) -> int:
         written = self.capture.meta.get("baseTimeNanoseconds")
@@ -186,7 +186,7 @@ class _Rank:
         if other is None:
             self.files.append(file)
         else:
-            self.problems.append((capture.name, f"overlaps in time with {other} of the same rank; not used"))
+            self.problems.append((capture.name, f"overlaps in time with {other} of the same rank"))
 
     def loaded(self, reader: Reader) -> Loaded:
         """Join the captures, in order of time."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from htareport.errors import NothingToReadError, TraceFileError
-from htareport.trace.blocks import COMPRESSED, archive_members, archive_of, blocks
+from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
+from htareport.trace.blocks import COMPRESSED, NOT_REGULAR, archive_members, archive_of, blocks
 from htareport.trace.metadata import plausible_rank, rank_of
 from htareport.trace.repair import mend
 from htareport.trace.split import CHUNK, Window, event_spans, find_events
@@ -25,6 +25,8 @@ _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)", re.IGNORECASE)
 _TIME_STAMP_SUFFIX = re.compile(r"\.\d{10,}(?:\.pt)?\.trace\.json(?:\.\w+)?$")
 _PHASE = re.compile(rb'"ph"\s*:')
+_REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(.*?)"schema_version"\s*:', re.DOTALL)
+_TRACE_KEY = re.compile(rb'"(?:traceEvents|schemaVersion)"\s*:')
 _DISTRIBUTED = b'"distributedInfo"'
 _VALUE = re.compile(r'"distributedInfo"\s*:\s*')
 _MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
@@ -36,6 +38,7 @@ class Found:
 
     ranks: dict[int, tuple[Path, ...]] = field(default_factory=dict)
     left_out: list[tuple[str, str]] = field(default_factory=list)  # Name, reason: JSON that is no trace.
+    reports: list[str] = field(default_factory=list)  # Names of our own saved reports, which are no news to anybody.
     unusable: list[tuple[str, str]] = field(default_factory=list)  # Name, reason: traces that cannot be read.
     warnings: list[str] = field(default_factory=list)
 
@@ -44,8 +47,14 @@ class _NotATraceError(Exception):
     """The text is the reason."""
 
 
+class _SavedReportError(Exception):
+    """The file is a report that this program saved."""
+
+
 def find(source: str | Path) -> Found:
     """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
+    if not str(source):  # Path("") would be the folder we are in, which nobody meant: a shell variable was not set.
+        raise UsageError("no traces were named: the path is empty")
     path = Path(source)
     try:
         if path.is_dir():
@@ -57,6 +66,8 @@ def find(source: str | Path) -> Found:
                 result = assign(files, explicit=False)
             return _something(result, where, files)
         if path.exists():
+            if not path.is_file():
+                raise NothingToReadError(f"{source}: {NOT_REGULAR}")
             return _something(assign([path], explicit=True), f"file {path}", [path])
         found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207  relative to where we are
     except OSError as error:
@@ -84,16 +95,18 @@ def assign(files: Iterable[Path], *, explicit: bool) -> Found:
         named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
         try:
             ranks[file] = _rank_in(file)
+        except _SavedReportError:
+            result.reports.append(printable(file.name))
         except _NotATraceError as reason:
             if _TRACE_NAME.search(file.name):
-                result.unusable.append((file.name, str(reason)))
+                result.unusable.append((printable(file.name), str(reason)))
             elif named:
-                result.left_out.append((file.name, str(reason)))
+                result.left_out.append((printable(file.name), str(reason)))
         except TraceFileError as error:
             if named:
-                result.unusable.append((file.name, str(error)))
+                result.unusable.append((printable(file.name), str(error)))
         except OSError as error:
-            result.unusable.append((file.name, error.strerror or str(error)))
+            result.unusable.append((printable(file.name), error.strerror or str(error)))
     by_rank = dict[int, list[Path]]()
     for file, rank in _numbered(ranks, result.warnings):
         by_rank.setdefault(rank, []).append(file)
@@ -138,7 +151,8 @@ def _rank_in_names(names: Iterable[str]) -> int | None:
 def _shown(files: Iterable[Path]) -> dict[Path, str]:
     """Return the name of each file, with its folder where several have that name."""
     times = Counter(file.name for file in files)
-    return {file: file.name if times[file.name] == 1 else f"{file.parent.name}/{file.name}" for file in files}
+    named = {file: file.name if times[file.name] == 1 else f"{file.parent.name}/{file.name}" for file in files}
+    return {file: printable(name) for file, name in named.items()}
 
 
 def _few(texts: list[str], most: int = 4) -> str:
@@ -152,8 +166,11 @@ def _rank_in(file: Path) -> int | None:
         raise TraceFileError("the file is empty")
     if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise _NotATraceError("not JSON")
+    first = bytes(window.data)
     head = find_events(window)
     if head is None:
+        if is_report(first) and b'"verdict"' in first:  # Others have a schema_version, too.
+            raise _SavedReportError
         raise _NotATraceError("JSON without traceEvents")
     if not head:
         window.fill(2 * CHUNK)
@@ -164,6 +181,12 @@ def _rank_in(file: Path) -> int | None:
     if rank is None and b'"schemaVersion"' not in head:  # Kineto writes its metadata first; others may put it last.
         rank = rank_of({"distributedInfo": _distributed_behind(window)})
     return rank
+
+
+def is_report(start: bytes) -> bool:
+    """Whether a file that starts so is a saved report of ours; a trace is none, whatever else it holds."""
+    found = _REPORT.match(start)
+    return found is not None and not _TRACE_KEY.search(found[1])
 
 
 def _begins_with_event(text: bytes) -> bool:
@@ -255,5 +278,6 @@ def _nothing(where: str, files: list[Path], result: Found) -> str:
     if not files:
         return f"{where}: {looked}, and no such file was found"
     reasons = [f"{name}: {reason}" for name, reason in (*result.unusable, *result.left_out)]
+    reasons += [f"{name}: a saved report, not a trace" for name in result.reports]
     shown = "; ".join(reasons[:3]) + (f"; and {len(reasons) - 3} more" if len(reasons) > 3 else "")  # noqa: PLR2004  so many are shown
     return f"{where}: {looked}; none is usable ({shown or 'no JSON in it'})"

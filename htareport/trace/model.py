@@ -14,14 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
-from htareport.errors import NothingToReadError
+from htareport.errors import NothingToReadError, printable
 from htareport.trace import blocks, classify, discover
 from htareport.trace.capture import Capture, Loaded, load_rank
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
 from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings
 from htareport.trace.steps import restart_warnings, step_table
-from htareport.trace.window import ALL, Window
+from htareport.trace.window import ALL, Window, listed
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 
@@ -47,7 +47,8 @@ class Capability(StrEnum):
 class Trace:
     """A job's trace files by rank. Opening one reads no events.
 
-    `files` has a path per rank, or a tuple of paths where a rank has several captures.
+    `files` has a path per rank, or a tuple of paths where a rank has several captures. `unasked` are the ranks that are
+    there too, but were not asked for.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Trace:
     warnings: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     unusable: tuple[tuple[str, str], ...] = ()
+    unasked: frozenset[int] = frozenset()
 
     @classmethod
     def open(cls, source: Source, *, ranks: frozenset[int] | None = None) -> Self:
@@ -63,7 +65,7 @@ class Trace:
         NothingToReadError if there is none, or none of the ranks asked for.
         """
         if isinstance(source, (str, Path)):
-            found, label = discover.find(source), Path(source).resolve().name
+            found, label = discover.find(source), _label(Path(source))
         elif isinstance(source, Mapping):
             found = discover.Found({rank: _paths(files) for rank, files in sorted(source.items())})
             label = _common_label(found)
@@ -74,10 +76,14 @@ class Trace:
             label = _common_label(found)
         chosen = {r: f for r, f in found.ranks.items() if ranks is None or r in ranks}
         if not chosen:
-            there = ", ".join(map(str, found.ranks)) or "none"
+            there = listed(found.ranks) or "none"
             raise NothingToReadError(f"{label}: no trace of the ranks asked for (ranks found: {there})")
         files = {rank: paths[0] if len(paths) == 1 else paths for rank, paths in chosen.items()}
-        return cls(label, files, tuple(found.warnings), tuple(found.left_out), tuple(found.unusable))
+        warnings = list(found.warnings)
+        if ranks is not None and (absent := ranks - found.ranks.keys()):
+            warnings.append(f"asked for, but not there: rank{'s' if len(absent) > 1 else ''} {listed(absent)}")
+        unasked = frozenset(found.ranks.keys() - chosen.keys())
+        return cls(label, files, tuple(warnings), tuple(found.left_out), tuple(found.unusable), unasked)
 
     @property
     def total_bytes(self) -> int:
@@ -285,7 +291,16 @@ def _paths(files: Any) -> tuple[Path, ...]:
 
 def _common_label(found: discover.Found) -> str:
     files = [path for paths in found.ranks.values() for path in paths]
-    return files[0].name if len(files) == 1 else files[0].resolve().parent.name if files else "trace files"
+    return _label(files[0] if len(files) == 1 else files[0].parent) if files else "trace files"
+
+
+def _label(path: Path) -> str:
+    """Return what to call a file or folder; one called `.` by its own name, as far as it has one."""
+    try:
+        name = path.resolve().name
+    except (OSError, RuntimeError):  # The folder we are in was deleted; a link that leads to itself.
+        name = path.name
+    return printable(name or str(path))
 
 
 def _by_type(value: Any) -> tuple[bool, Any]:

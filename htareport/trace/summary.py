@@ -10,8 +10,10 @@ from typing import Any
 
 from htareport.trace import metadata
 from htareport.trace.model import RankTrace
-from htareport.trace.window import Window
+from htareport.trace.window import Window, listed
 
+_MOST_LEFT_OUT = 200  # Names of files in a report that were no traces.
+_FEW_LEFT_OUT = 5
 _YEAR_2000_NS = 946_684_800 * 10**9  # Below this, stamps count from something else than the epoch.
 
 
@@ -77,8 +79,10 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
         "software": _common([each.software for each in ranks]) or {},
         "capture": _common([each.capture for each in ranks]) or {},
         "files": [{"name": name, "bytes": size, "rank": r.rank} for r in ranks for name, size in r.files],
-        "left_out": [{"name": name, "reason": reason} for name, reason in left_out],
+        "left_out": [{"name": name, "reason": reason} for name, reason in left_out[:_MOST_LEFT_OUT]],
     }
+    if len(left_out) > _MOST_LEFT_OUT:
+        meta["files_left_out"] = len(left_out)
     if steps:
         meta["steps"] = {"count": len(steps), "first": steps[0], "last": steps[-1]}
     if start > _YEAR_2000_NS:
@@ -86,13 +90,25 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     return meta
 
 
-def consistency_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
-    """Warnings about ranks that are missing or do not fit together."""
-    sizes = {each.world_size for each in ranks} - {None}
-    if len(sizes) == 1 and (size := max(s for s in sizes if s is not None)) > len(ranks):
-        yield f"{len(ranks)} of {size} ranks are here: what is said about the slowest rank holds for these only"
-    if len(sizes) > 1:
-        yield f"the ranks give different world sizes ({', '.join(map(str, sorted(s for s in sizes if s)))}): one run?"
+def left_out_warnings(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """One for each file that was no trace, or of many files one for all."""
+    if len(left_out) <= _FEW_LEFT_OUT:
+        yield from (f"{name}: left out: {reason}" for name, reason in left_out)
+        return
+    named = "; ".join(f"{name}: {reason}" for name, reason in left_out[:_FEW_LEFT_OUT])
+    yield f"{len(left_out)} files left out: {named}; and {len(left_out) - _FEW_LEFT_OUT} more"
+
+
+def step_warnings(ranks: Sequence[RankFacts], window: Window) -> Iterator[str]:
+    """A warning if steps were asked for that are on no rank."""
+    absent = (window.steps or frozenset()) - {step for each in ranks for step in each.all_steps}
+    if absent:
+        yield f"asked for, but on no rank: step{'s' if len(absent) > 1 else ''} {listed(absent)}"
+
+
+def consistency_warnings(ranks: Sequence[RankFacts], unasked: frozenset[int] = frozenset()) -> Iterator[str]:
+    """Warnings about ranks that are missing or do not fit together; those left `unasked` are not missing."""
+    yield from _world_warnings(ranks, unasked)
     if len({each.has_base for each in ranks}) > 1:
         yield "some files give a base time and others do not: times cannot be compared between their ranks"
     with_steps = [each for each in ranks if each.steps]
@@ -107,6 +123,18 @@ def consistency_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
         if any(value != values[0] for value in values):
             odd = next(each.rank for each, value in zip(ranks, values, strict=True) if value != values[0])
             yield f"the ranks were recorded with different {what} (rank {odd} differs from rank {ranks[0].rank})"
+
+
+def _world_warnings(ranks: Sequence[RankFacts], unasked: frozenset[int]) -> Iterator[str]:
+    sizes = {each.world_size for each in ranks if each.world_size is not None}
+    if len(sizes) > 1:
+        yield f"the ranks give different world sizes ({', '.join(map(str, sorted(sizes)))}): one run?"
+    beyond = [each.rank for each in ranks if each.world_size is not None and each.rank >= each.world_size]
+    if beyond:
+        some = f"rank{'s' if len(beyond) > 1 else ''} {listed(beyond)}"
+        yield f"{some} cannot be: the files give a world size of {max(sizes)}, so ranks below that. One run?"
+    elif len(sizes) == 1 and (size := max(sizes)) > (here := len(ranks) + len(unasked)):
+        yield f"{here} of {size} ranks are here: what is said about the slowest rank holds for these only"
 
 
 def _common(values: list[Any]) -> Any:

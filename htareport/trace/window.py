@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self
 
@@ -63,8 +64,7 @@ class Window:
     def describe(self) -> str:
         """Say in a sentence what is in and what is out."""
         if self.steps is not None:
-            numbers = ", ".join(map(str, sorted(self.steps)))
-            return f"steps {numbers}: work of other steps, or outside steps, is left out"
+            return f"steps {listed(self.steps)}: work of other steps, or outside steps, is left out"
         if self.complete_only:
             return "complete steps: work outside steps, or in a step whose work is cut off, is left out"
         if self.without_last_step:
@@ -73,6 +73,20 @@ class Window:
 
 
 ALL = Window()
+
+
+def listed(numbers: Collection[int], most: int = 20) -> str:
+    """Return numbers as the options take them: 0, 3-5; of very many pieces only the first."""
+    runs = list[list[int]]()
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    pieces = list[str]()
+    for run in runs:
+        pieces += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)  # noqa: PLR2004  Two are as short.
+    return ", ".join(pieces[:most]) + (f" and {len(pieces) - most} more" if len(pieces) > most else "")
 
 
 def parse_numbers(text: str, what: str) -> frozenset[int]:

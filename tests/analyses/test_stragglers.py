@@ -59,7 +59,7 @@ def test_always_the_same(run, arguments):
     assert table["straggler"].tolist() == ["", "", "yes"]
     assert (table.loc[2, "late"], table.loc[2, "held_up"]) == (5, 1000 * US)
     assert section.fact("straggler").value == 2
-    assert "20.0" in section.fact("straggler").detail
+    assert section.fact("straggler").detail == "late to 5 of 5 collectives"
     assert any(note.startswith("Straggler: rank 2. 5 of 5 collectives") for note in section.notes)
 
 

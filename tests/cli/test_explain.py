@@ -29,6 +29,12 @@ def test_one_shows_all_definitions(cli, name):
             assert " ".join(f"{column.label} {column.help}".split()) in text
 
 
+def test_ranges_of_options(cli):
+    out = cli("explain", "kernel_breakdown").out
+    assert "num_kernels=10   (at least 1)" in out
+    assert "duration_ratio=0.8   (above 0, at most 1)" in out
+
+
 def test_unknown(cli):
     ran = cli("explain", "temporal_breakdwn")
     assert ran.status == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from htareport import __version__
 from htareport.cli import console
+from htareport.errors import UsageError, printable
+from htareport.trace.window import listed
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,4 +62,75 @@ def test_sizes():
 
 
 def test_ranks():
-    assert console.ranks([0, 3, 4, 5, 9]) == "0,3-5,9"
+    assert listed([0, 3, 5, 4, 9, 10]) == "0, 3-5, 9, 10"
+    assert listed(range(0, 100, 2), most=2) == "0, 2 and 48 more"
+
+
+def test_an_unknown_option_shows_the_usage_of_its_command(cli):
+    ran = cli("report", "x", "--bogus", "\udcff\x1b[31m\u202e")
+    assert ran.status == 2
+    assert ran.err.startswith("usage: htareport report ")
+    assert r"unrecognized arguments: --bogus \xff\x1b[31m\u202e" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rank0 ü日本🚀.json", "rank0 ü日本🚀.json"),
+        ("a\u200db\u00a0c", "a\u200db\u00a0c"),
+        ("a\udcffb", r"a\xffb"),
+        ("\ud800", r"\ud800"),
+        ("a\nb\x1b[31m\x9b", r"a\x0ab\x1b[31m\x9b"),
+        ("\u202eevil\u2066\ufeff\U000e0041", r"\u202eevil\u2066\ufeff\U000e0041"),
+    ],
+)
+def test_printable(text, shown):
+    assert printable(text) == shown
+    assert printable(shown) == shown
+    assert str(UsageError(text)) == shown
+
+
+# Standard streams that are not there, or full
+
+
+def _shell(command, folder):
+    """Run a shell command in which $H is htareport."""
+    env = os.environ | {"PYTHONPATH": str(ROOT), "H": f"{sys.executable} -m htareport"}
+    return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=folder, env=env)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "-j 2 <&- >&- 2>&-"])
+def test_closed_streams_as_under_cron(traces, tmp_path, closed):
+    ran = _shell(f"$H report traces --only step_time -o r.md {closed}", tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (tmp_path / "r.md").read_text(encoding="utf-8").startswith("# traces")
+
+
+def test_markdown_on_closed_standard_output_is_refused_at_once(traces, tmp_path):
+    ran = _shell("$H report traces -o - >&-", tmp_path)
+    assert (ran.returncode, ran.stderr) == (5, "error: -o -: there is no standard output\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "command", ["report traces --only step_time -o -", "report traces --only step_time -o r.md", "explain", "--help",
+                "--version", "validate traces"]
+)  # fmt: skip
+def test_full_standard_output(traces, tmp_path, command):
+    ran = _shell(f"$H {command} >/dev/full", tmp_path)
+    assert (ran.returncode, ran.stderr) == (5, "error: standard output: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("command", "status"), [("explain", 0), ("report nosuch", 3), ("report --bogus", 2)])
+def test_full_standard_error_changes_no_status(tmp_path, command, status):
+    assert _shell(f"$H {command} 2>/dev/full", tmp_path).returncode == status
+
+
+def test_the_folder_we_are_in_was_deleted(traces, tmp_path):
+    start = "mkdir gone && cd gone && rmdir ../gone && "
+    expected = {f"{traces}": 5, f"{traces} --only step_time -o {tmp_path}/r.md": 0, f". -o {tmp_path}/r.md": 3}
+    for arguments, status in expected.items():
+        ran = _shell(f"{start}$H report {arguments}", tmp_path)
+        assert ran.returncode == status
+        assert "internal" not in ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import signal
@@ -16,7 +17,9 @@ from builder import TraceBuilder
 
 import htareport.runner
 from htareport import render
+from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.cli import report as command
+from htareport.errors import MissingLibraryError
 
 ONE = ("--only", "temporal_breakdown")
 ROOT = Path(__file__).parents[2]
@@ -46,6 +49,32 @@ def test_every_format_named_last_with_its_size(cli, traces, tmp_path):
     assert all(line.endswith(("B", "KB", "MB")) for line in lines)
     assert json.loads(gzip.decompress((tmp_path / "d.json.gz").read_bytes())) == _saved(tmp_path / "c.json")
     assert zipfile.ZipFile("e.csv.zip").testzip() is None
+
+
+def test_pdf_names_the_page_beside_it(cli, traces, tmp_path, monkeypatch):
+    """Whatever the order of the options; paper as asked for."""
+    asked = []
+    monkeypatch.setattr("htareport.render.pdf.pdf", lambda report, **options: asked.append(options) or b"%PDF-")
+    assert cli("report", traces, *ONE, "-o", "s.pdf", "-o", "r.html", "--paper", "letter").status == 0
+    digest = hashlib.sha256((tmp_path / "r.html").read_bytes()).hexdigest()
+    assert asked == [{"paper": "Letter", "full_report": ("r.html", digest)}]
+    assert cli("report", traces, *ONE, "-o", "alone.pdf").status == 0
+    assert asked[1:] == [{"paper": "A4", "full_report": None}]
+
+
+@pytest.mark.parametrize(("option", "status"), [((), 0), (("--require-pdf",), 5)])
+def test_without_pango(cli, traces, tmp_path, monkeypatch, option, status):
+    """The page is written all the same, and one line says what to install."""
+
+    def missing(*_: object, **__: object) -> bytes:
+        raise MissingLibraryError("PDF needs Pango: apt-get install libpango-1.0-0")
+
+    monkeypatch.setattr("htareport.render.pdf.pdf", missing)
+    ran = cli("report", traces, *ONE, "-o", "s.pdf", "-o", "r.html", *option)
+    assert ran.status == status
+    assert ran.err.splitlines() == ["warning: s.pdf: not written: PDF needs Pango: apt-get install libpango-1.0-0"]
+    assert (tmp_path / "r.html").exists()
+    assert not (tmp_path / "s.pdf").exists()
 
 
 def test_markdown_on_stdout_stands_alone(cli, traces):
@@ -156,7 +185,21 @@ def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):
         (["-j", "0"], "--jobs: '0' is not a number of processes"),
         (["--plotlyjs", "nosuch.js"], "no file nosuch.js"),
         (["--config", "nosuch.toml"], "nosuch.toml: No such file"),
-        (["-o", "x.pdf"], "there are .html .md .json .json.gz .csv.zip"),
+        (["-o", "x.docx"], "there are .html "),
+        (["--only", ","], "--only: nothing was named"),
+        (["--config", ""], "--config: no file was named"),
+        (["--plotlyjs", ""], "--plotlyjs: no file"),
+        (["--plotlyjs", "x" * 300], "File name too long"),
+        (["--set", "kernel_breakdown.num_kernels=-1"], "num_kernels: -1 is outside its range: at least 1"),
+        (["--set", "kernel_breakdown.num_kernels=9999999999999999999999"], "is no number to work with"),
+        (["--set", "kernel_breakdown.duration_ratio=nan"], "duration_ratio: nan is no number to work with"),
+        (["--set", "kernel_breakdown.duration_ratio=0"], "0 is outside its range: above 0, at most 1"),
+        (["--set", "kernel_breakdown.duration_ratio=2"], "2 is outside its range: above 0, at most 1"),
+        (["--set", "idle_time.consecutive_kernel_delay=-3"], "-3 is outside its range: at least 0"),
+        (["--set", "idle_time.consecutive_kernel_delay=inf"], "inf is no number to work with"),
+        (["--set", "queue_length.max_queue_length=0"], "outside its range"),
+        (["--set", "launch_stats.runtime_cutoff=-1"], "outside its range"),
+        (["--set", "kernel_distribution.num_kernels=0"], "outside its range"),
         (["-o", "x"], "the suffix picks the format"),
         (["-o", "folder.md"], "is a folder"),
         (["-o", "traces/rank0.json"], "is one of the trace files"),
@@ -175,7 +218,26 @@ def test_wrong_usage(cli, traces, tmp_path, options, message):
     assert (traces / "rank0.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("command", ["report", "validate"])
+def test_a_shell_variable_that_was_not_set(cli, traces, command):
+    ran = cli(command, "")
+    assert ran.status == 2
+    assert "the path is empty" in ran.err
+
+
 # Nothing could be read: 3
+
+
+@pytest.mark.parametrize("command", ["report", "validate"])
+def test_pipes_and_devices(cli, traces, tmp_path, command):
+    os.mkfifo(tmp_path / "pipe.json")
+    for source in ("pipe.json", os.devnull):
+        ran = cli(command, source)
+        assert ran.status == 3
+        assert ran.err.startswith(f"error: {source}: not a regular file")
+        assert len(ran.err.splitlines()) == 1
+    os.mkfifo(traces / "pipe.json")
+    assert cli("validate", traces).status == 0
 
 
 def test_nothing_to_read(cli, tmp_path):
@@ -194,7 +256,113 @@ def test_absent_ranks(cli, traces):
     assert len(ran.err.splitlines()) == 1
 
 
+# Warnings
+
+
+def test_ranks_and_steps_that_are_not_there_are_named(cli, traces):
+    ran = cli("report", traces, *ONE, "--ranks", "0,7-9", "--steps", "1,99", "-o", "r.md")
+    assert ran.status == 0
+    assert ran.err.splitlines() == [
+        "warning: asked for, but not there: ranks 7-9",
+        "warning: asked for, but on no rank: step 99",
+    ]
+
+
+def test_ranks_that_were_not_asked_for_are_not_missing(cli, traces):
+    assert cli("report", traces, *ONE, "--ranks", "0", "-o", "r.md").err == ""
+    (traces / "rank1.json").unlink()
+    assert "1 of 2 ranks are here" in cli("report", traces, *ONE, "-o", "r.md").err
+
+
+def test_a_rank_beyond_the_world(cli, tmp_path):
+    for rank in (3, 17):
+        TraceBuilder(rank, world_size=2).kernel("k", 0, 5).write(tmp_path / "t" / f"{rank}.json")
+    ran = cli("report", "t", *ONE, "-o", "r.md")
+    assert ran.status == 0
+    assert "ranks 3, 17 cannot be: the files give a world size of 2" in ran.err
+    assert "are here" not in ran.err
+
+
+def test_our_own_reports_among_the_traces_change_nothing(cli, traces, tmp_path):
+    """The second run reads what the first has written into the folder."""
+    first, second = (
+        cli("report", traces, *ONE, "-o", traces / "report.json", "-o", traces / "r.json.gz", "-o", f"{name}.json")
+        for name in "ab"
+    )
+    assert (first.status, second.status, second.err) == (0, 0, "")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    ran = cli("validate", traces / "report.json")
+    assert ran.status == 3
+    assert "report.json: a saved report, not a trace" in ran.err
+
+
+def test_others_have_schema_versions_too(cli, traces):
+    (traces / "model.json").write_text('{"schema_version": 1, "layers": []}')
+    assert "model.json: left out" in cli("report", traces, *ONE, "-o", "r.md").err
+
+
+def test_very_many_other_files_are_one_warning(cli, traces, tmp_path):
+    for number in range(300):
+        (traces / f"x{number:03}.json").write_text("{}")
+    ran = cli("report", traces, *ONE, "-o", "r.json")
+    (line,) = ran.err.splitlines()
+    assert line.startswith("warning: 300 files left out: x000.json: JSON without traceEvents; x001.json")
+    assert line.endswith("; and 295 more")
+    meta = _saved(tmp_path / "r.json")["meta"]
+    assert (len(meta["left_out"]), meta["files_left_out"]) == (200, 300)
+
+
+# Names that are no text
+
+
+def test_names_that_are_not_utf8(cli, tmp_path):
+    """They cost neither a format nor a rank, and are shown escaped everywhere."""
+    folder = tmp_path / os.fsdecode(b"fold\xfe")
+    TraceBuilder(0).kernel("k", 0, 5).write(folder / os.fsdecode(b"rank0\xff.json"))
+    (folder / os.fsdecode(b"rank1\xff.json")).write_text('{"traceEvents": [{')
+    (folder / "bad\u202e\x1b[31m\xff\n.json").write_text("{}")
+    outputs = [part for suffix in render.SUFFIXES for part in ("-o", os.fsdecode(b"r\xff") + suffix)]
+    ran = cli("report", folder, *ONE, *outputs)
+    assert ran.status == 4
+    assert ran.out.splitlines()[0].startswith(r"r\xff.html  ")
+    assert r"error: rank1\xff.json: not used" in ran.err
+    assert r"warning: bad\u202e\x1b[31mÿ\x0a.json: left out" in ran.err
+    saved = _saved(tmp_path / os.fsdecode(b"r\xff.json"))
+    assert saved["title"] == r"fold\xfe"
+    assert saved["meta"]["files"][0]["name"] == r"rank0\xff.json"
+    assert cli("report", os.fsdecode(b"r\xff.json"), "-o", "again.html").status == 4
+    assert r"rank0\xff.json" in cli("validate", folder).out
+    assert r"nosuch\xff" in cli("report", os.fsdecode(b"nosuch\xff")).err
+    assert cli("report", folder, *ONE, "--title", "t\udcff", "-o", "t.json").status == 4
+    assert _saved(tmp_path / "t.json")["title"] == r"t\xff"
+
+
 # Written, but incomplete: 4
+
+
+def test_a_file_that_is_not_used_is_named_once(cli, traces):
+    (traces / "rank0 again.json").write_bytes((traces / "rank0.json").read_bytes())
+    ran = cli("report", traces, *ONE, "-o", "r.md")
+    assert ran.status == 4
+    assert ran.err == "error: rank0.json: not used: overlaps in time with rank0 again.json of the same rank\n"
+
+
+def test_a_section_that_failed_on_a_rank(cli, traces, tmp_path, monkeypatch):
+    """It is a problem because it failed, whatever its notes say."""
+    mapped = TemporalBreakdown.map
+
+    def half(self, trace):
+        if trace.rank:
+            raise ValueError("oops")
+        return mapped(self, trace)
+
+    monkeypatch.setattr(TemporalBreakdown, "map", half)
+    assert cli("report", traces, *ONE, "-o", "r.json").status == 4
+    (problem,) = _saved(tmp_path / "r.json")["meta"]["problems"]
+    assert problem.startswith("section temporal_breakdown: Failed on rank 1: ValueError: oops")
+    monkeypatch.setattr(TemporalBreakdown, "map", mapped)
+    monkeypatch.setattr(TemporalBreakdown, "notes", lambda *_: ["Failed on purpose, to see what happens."])
+    assert cli("report", traces, *ONE, "-o", "r.json").status == 0
 
 
 def test_bad_file_among_good_ones(cli, traces, tmp_path):
@@ -246,6 +414,40 @@ def test_read_only_folder(cli, traces, tmp_path, monkeypatch):
     assert "no permission" in ran.err
 
 
+def test_names_that_are_too_long(cli, traces, tmp_path):
+    for length in (249, 250, 252):
+        assert cli("report", traces, *ONE, "-q", "-o", "x" * length + ".md").status == 0
+    for length in (253, 300):
+        ran = cli("report", traces, "-o", "x" * length + ".md")
+        assert ran.status == 5
+        assert ran.err.endswith(".md: File name too long\n")
+    assert sorted(len(path.name) for path in tmp_path.iterdir()) == [6, 252, 253, 255]
+
+
+def test_a_link_is_written_through(cli, traces, tmp_path):
+    (tmp_path / "there").mkdir()
+    for name in ("old.md", "new.md"):
+        (tmp_path / name).symlink_to(tmp_path / "there" / name)
+    (tmp_path / "there" / "old.md").write_text("old")
+    assert cli("report", traces, *ONE, "-o", "old.md", "-o", "new.md").status == 0
+    for name in ("old.md", "new.md"):
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / "there" / name).read_text(encoding="utf-8").startswith("# traces")
+
+
+def test_outputs_that_are_no_files(cli, traces, tmp_path):
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "null.md").symlink_to(os.devnull)
+    (tmp_path / "loop.md").symlink_to("loop.md")
+    (tmp_path / "lost.md").symlink_to("nosuch/x.md")
+    reasons = {"pipe": "is not a regular file", "null": "is not a regular file", "loop": "Too many levels",
+               "lost": "there is no folder"}  # fmt: skip
+    for name, reason in reasons.items():
+        ran = cli("report", traces, "-o", f"{name}.md")
+        assert ran.status == 5
+        assert ran.err.startswith(f"error: -o {name}.md: {reason}")
+
+
 def test_full_disk_costs_that_output_only(cli, traces, tmp_path, monkeypatch):
     replace = render._replace
 
@@ -279,7 +481,7 @@ def test_a_fault_of_ours_is_one_sentence(cli, traces, monkeypatch):
 
     monkeypatch.setattr(htareport.runner, "analyze", fail)
     ran = cli("report", traces)
-    assert ran.status == 1
+    assert ran.status == 70  # Never 1: that says that a gate was crossed.
     assert ran.err.startswith("error: internal error: ZeroDivisionError: oops; please report")
     assert "Traceback" not in ran.err
     assert "Traceback" in cli("report", traces, "-v").err

@@ -67,7 +67,7 @@ def test_captures_that_overlap(load):
     trace = load(*(TraceBuilder().kernel(f"k{n}", at, 10) for n, at in enumerate((100, 105, 110, 95))))
     assert trace.device_events["name"].tolist() == ["k0", "k2"]
     name = "h.{}.pt.trace.json".format
-    reason = f"overlaps in time with {name(10**10)} of the same rank; not used"
+    reason = f"overlaps in time with {name(10**10)} of the same rank"
     assert trace.problems == ((name(10**10 + 1), reason), (name(10**10 + 3), reason))
     assert trace.loaded.counts == {"kernel": 2}
 

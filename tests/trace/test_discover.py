@@ -250,7 +250,7 @@ def test_two_files_of_one_rank(folder):
     trace = Trace.open(folder)
     assert names(trace) == {3: ("a.json", "b.json")}
     loaded = RankTrace.load(3, trace.files[3])
-    assert loaded.problems == (("b.json", "overlaps in time with a.json of the same rank; not used"),)
+    assert loaded.problems == (("b.json", "overlaps in time with a.json of the same rank"),)
     assert len(loaded.device_events) == 1
 
 
