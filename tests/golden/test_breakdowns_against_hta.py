@@ -27,7 +27,10 @@ GOLDEN = SHARED / "golden"
 RUNS = {
     **dict.fromkeys(["bert_h100", "bert_mi300x", "nccl_args_a100", "owlv2_h100", "vllm_decode_hipgraph"], "hta_exact_ns"),
     **dict.fromkeys(
-        ["critical_path_alexnet", "critical_path_simple_add", "critical_path_event_sync", "sampled_2of128ranks_a100"],
+        [
+            *["critical_path_alexnet", "critical_path_simple_add", "critical_path_event_sync"],
+            *["critical_path_event_sync_streams", "cupti_counters", "sampled_2of128ranks_a100"],
+        ],
         "hta",
     ),
 }  # fmt: skip
