@@ -18,7 +18,7 @@ from typing import Any, Self, cast
 import orjson
 import pandas as pd
 
-from htareport.codec import decode, encode
+from htareport.codec import ALWAYS, DecodeError, decode, encode
 from htareport.errors import ReportFileError
 
 SCHEMA_VERSION = 1
@@ -137,10 +137,10 @@ class Table:
     def __post_init__(self) -> None:
         names = [column.name for column in self.spec.columns]
         if missing := [name for name in names if name not in self.frame.columns]:
-            raise ValueError(f"table {self.spec.name!r} lacks its columns {missing}")
+            raise ValueError(f"table {self.spec.name!r} lacks its columns {', '.join(missing)}")
         frame = self.frame[names].reset_index(drop=True)
         if self.spec.keys and frame.duplicated(self.spec.keys).any():
-            raise ValueError(f"table {self.spec.name!r} has two rows with the same {self.spec.keys}")
+            raise ValueError(f"table {self.spec.name!r} has two rows with the same {', '.join(self.spec.keys)}")
         object.__setattr__(self, "frame", frame)
 
 
@@ -228,13 +228,13 @@ class Section:
     title: str
     group: str
     help: str = ""
-    status: Status = Status.OK
+    status: Status = field(default=Status.OK, metadata=ALWAYS)
     reason: str = ""
     notes: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    charts: tuple[Chart, ...] = ()
-    tables: tuple[Table, ...] = ()
+    facts: tuple[Fact, ...] = field(default=(), metadata=ALWAYS)
+    findings: tuple[Finding, ...] = field(default=(), metadata=ALWAYS)
+    charts: tuple[Chart, ...] = field(default=(), metadata=ALWAYS)
+    tables: tuple[Table, ...] = field(default=(), metadata=ALWAYS)
 
     def table(self, name: str | None = None) -> pd.DataFrame:
         """Return the frame of one table, of the first by default. KeyError names the tables there are."""
@@ -257,9 +257,9 @@ class Report:
 
     title: str
     verdict: str = ""
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    warnings: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=ALWAYS)
+    warnings: tuple[str, ...] = field(default=(), metadata=ALWAYS)
+    sections: tuple[Section, ...] = field(default=(), metadata=ALWAYS)
 
     def __getitem__(self, name: str) -> Section:
         for section in self.sections:
@@ -284,12 +284,20 @@ class Report:
         if not isinstance(raw, dict) or "schema_version" not in raw:
             raise ReportFileError(f"{source}: not a report of htareport (no schema_version)")
         version = raw.pop("schema_version")
-        if not isinstance(version, int) or version > SCHEMA_VERSION:
+        if type(version) is not int or version < 1:
+            written = orjson.dumps(version).decode()
+            raise ReportFileError(
+                f"{source}: damaged report: schema_version: {written:.40} is not a whole number from 1"
+            )
+        if version > SCHEMA_VERSION:
             raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
         try:
-            return cast("Self", decode(cls, raw))
-        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            report = cast("Self", decode(cls, raw))
+            _check_meta(report.meta)
+            _check_charts(report.sections)
+        except DecodeError as error:
             raise ReportFileError(f"{source}: damaged report: {error}") from error
+        return report
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -310,6 +318,46 @@ class Report:
 
     def _repr_html_(self) -> str:
         return str(importlib.import_module("htareport.render").notebook_html(self))
+
+
+@dataclass(frozen=True, slots=True)
+class _MetaShape:
+    """What others compute with of `meta`, which beside it may hold anything that is JSON."""
+
+    num_ranks: int | None = None
+    world_size: int | None = None
+    devices: Mapping[str, int] | None = None
+    steps: Mapping[str, int] | None = None
+    ranks: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[_FileShape, ...] = ()
+    left_out: tuple[Mapping[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _FileShape:
+    name: str = ""
+    rank: int | None = None
+    bytes: int | None = None
+    note: str = ""
+
+
+def _check_meta(meta: Mapping[str, Any]) -> None:
+    try:
+        decode(_MetaShape, meta)
+    except DecodeError as error:
+        raise error.within(".meta") from None
+
+
+def _check_charts(sections: Sequence[Section]) -> None:
+    """DecodeError for a chart that names a column which it does not have."""
+    for at, section in enumerate(sections):
+        for number, chart in enumerate(section.charts):
+            for channel in ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text"):
+                column = getattr(chart, channel)
+                if column is not None and column not in chart.frame.columns:
+                    place = f".sections[{at}].charts[{number}].{channel}"
+                    raise DecodeError(f"its frame has no column {column!r}").within(place)
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -3,25 +3,22 @@
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
+const DIGITS = [...Array(94).keys()].map((i) => String.fromCharCode(i + 33)).filter((digit) => !'<"\\'.includes(digit)); // base91.py
 const bytes = (text) => {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-};
-const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=>?@[]^_{'; // base85.py
-const bytes85 = (text, size) => {
-  const digit = new Uint8Array(128), out = new Uint8Array(text.length / 5 * 4);
-  [...DIGITS].forEach((character, i) => { digit[character.charCodeAt(0)] = i; });
-  for (let i = 0, o = 0; i < text.length; o += 4) {
-    let word = 0;
-    for (const end = i + 5; i < end; i += 1) word = word * 85 + digit[text.charCodeAt(i)];
-    out[o] = word >>> 24; out[o + 1] = word >>> 16; out[o + 2] = word >>> 8; out[o + 3] = word;
+  const digit = new Uint8Array(128), out = new Uint8Array(Math.floor(((text.length >> 1) * 13 + (text.length & 1) * 6) / 8));
+  DIGITS.forEach((character, i) => { digit[character.charCodeAt(0)] = i; });
+  let word = 0, bits = 0;
+  for (let i = 0, o = 0; i < text.length; i += 2) {
+    const one = digit[text.charCodeAt(i)], alone = i + 1 === text.length;
+    word = alone ? word << 6 | one : word << 13 | one * 91 + digit[text.charCodeAt(i + 1)];
+    for (bits += alone ? 6 : 13; bits >= 8; out[o++] = word >> bits & 255) bits -= 8;
+    word &= (1 << bits) - 1;
   }
-  return out.subarray(0, size);
+  return out;
 };
-const contentOf = ({ textContent, dataset }) => (dataset.size ? bytes85(textContent, +dataset.size) : bytes(textContent));
 const packed = {}; // id of a data block → promise of its text
 const unpack = (id) => packed[id] ??= new Response(
-  new Blob([contentOf(document.getElementById(id))]).stream().pipeThrough(new DecompressionStream('gzip')),
+  new Blob([bytes(document.getElementById(id).textContent)]).stream().pipeThrough(new DecompressionStream('gzip')),
 ).text();
 
 // Charts: each figure shows its SVG until plotly.js, unpacked on first need, has drawn over it.
@@ -35,8 +32,14 @@ const loadLibrary = () => library ??= unpack('plotly-data').then((source) => {
 const loadFigures = () => figures ??= unpack('figures-data').then(JSON.parse);
 const isDark = () => (document.documentElement.dataset.theme
   ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')) === 'dark';
+const COLORS = new Set(['color', 'fillcolor']);
+const recolored = (value, dark, isColor) => {
+  if (Array.isArray(value)) return value.map((each) => recolored(each, dark, isColor));
+  if (value && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, recolored(each, dark, COLORS.has(key))]));
+  return isColor && Object.hasOwn(dark, value) ? dark[value] : value;
+};
 const themed = (spec, dark) => {
-  const made = JSON.parse(JSON.stringify(spec), (_, value) => (isDark() && dark[value]) || value);
+  const made = recolored(spec, isDark() ? dark : {}, false);
   const style = getComputedStyle(document.body);
   made.layout.font.color = style.color;
   made.layout.hoverlabel = { ...made.layout.hoverlabel, bgcolor: style.backgroundColor, font: { color: style.color } };
@@ -133,15 +136,16 @@ $('#theme').addEventListener('click', () => {
 });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 
+const reveal = (target, block = 'start') => {
+  for (let node = target; node; node = node.parentElement) if (node.tagName === 'DETAILS') node.open = true;
+  target?.scrollIntoView({ block });
+};
 // A deep link opens what it points into.
 const open = () => {
-  const id = decodeURIComponent(location.hash.slice(1));
+  let id = location.hash.slice(1);
+  try { id = decodeURIComponent(id); } catch { /* Not written by this page: it leads nowhere. */ }
   if (!id) return;
-  if (id.startsWith('kernel-')) { showKernel(id); return; }
-  const target = document.getElementById(id);
-  if (!target) return;
-  for (let node = target; node; node = node.parentElement) if (node.tagName === 'DETAILS') node.open = true;
-  target.scrollIntoView();
+  if (id.startsWith('kernel-')) showKernel(id); else reveal(document.getElementById(id));
 };
 addEventListener('hashchange', open);
 addEventListener('DOMContentLoaded', open);

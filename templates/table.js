@@ -51,16 +51,14 @@ const anchorOf = (name) => { // CRC-32, as in htareport/render/tables.py
   for (const byte of new TextEncoder().encode(name)) sum = CRC[(sum ^ byte) & 255] ^ (sum >>> 8);
   return `kernel-${((sum ^ -1) >>> 0).toString(16).padStart(8, '0')}`;
 };
+const nameOf = (full, label) => element('details', {}, element('summary', { textContent: label }), element('code', { textContent: full }));
 const cellOf = (value, unit) => {
-  if (unit === 'name' && Array.isArray(value)) {
-    const details = element('details', {}, element('summary', { textContent: value[1] }), element('code', { textContent: value[0] }));
-    return element('td', { className: 'k' }, details);
-  }
-  const isText = unit === 'text' || unit === 'name';
-  const cell = element('td', { textContent: shown(value, unit) });
-  cell.className = unit === 'name' ? 'k' : !isText ? 'n' : cell.textContent.length > 40 ? 'w' : '';
+  if (Array.isArray(value) && value[0].trim()) return element('td', { className: 'k' }, nameOf(...value));
+  const cell = element('td', { textContent: Array.isArray(value) ? value[1] : shown(value, unit) });
+  if (unit === 'name') cell.className = 'k';
+  if (unit === 'text') cell.className = cell.textContent.length > 40 ? 'w' : 't';
   if (unit === 'ratio' && typeof value === 'number' && value >= 0 && value <= 1) {
-    cell.classList.add('r');
+    cell.className = 'r';
     cell.style.setProperty('--v', value.toFixed(3));
   }
   return cell;
@@ -84,7 +82,8 @@ class LiveTable {
     this.query = this.choice = '';
     this.column = -1;
     this.sign = 1;
-    for (const row of $$('tr[id]', this.body)) owner[row.id] = this;
+    for (const one of $$('[id]', this.body)) owner[one.id] = this;
+    for (const head of this.heads) head.replaceChildren(element('button', { type: 'button' }, ...head.childNodes));
     this.listen();
     this.say(Math.min(this.limit, this.total), this.total);
   }
@@ -118,7 +117,7 @@ class LiveTable {
 
   hits() {
     const place = Number($('select', this.root)?.dataset.column ?? -1);
-    const rows = this.rows.filter((row) => (!this.choice || row[place] === this.choice)
+    const rows = this.rows.filter((row) => (!this.choice || full(row[place]) === this.choice)
       && (!this.query || this.words(row).includes(this.query) || row.some((value, i) => typeof value === 'number' && this.units[i] === 'id' && String(value) === this.query)));
     if (this.column < 0) return rows;
     const at = (row) => full(row[this.column]);
@@ -165,7 +164,7 @@ class LiveTable {
 
   save() {
     const head = this.heads.map((th) => {
-      const unit = CSV_UNITS[th.dataset.unit], label = th.textContent.trim();
+      const unit = CSV_UNITS[th.dataset.unit], label = th.textContent.trim().replaceAll('\u00a0', ' ');
       return csvCell(unit ? `${label} (${unit})` : label);
     });
     const lines = this.hits().map((row) => row.map((value) => csvCell(full(value))).join(','));
@@ -175,18 +174,18 @@ class LiveTable {
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  async reveal(id) { // Whether the row with this anchor is here, now shown.
-    if (this.nameColumn < 0) return false;
+  async reveal(id) { // Whether a row with this name is here, now shown.
+    const columns = this.units.flatMap((unit, i) => (unit === 'name' ? [i] : []));
+    if (!columns.length) return false;
     await this.load();
     this.query = this.choice = '';
-    const place = this.hits().findIndex((row) => row[this.nameColumn] !== null && anchorOf(full(row[this.nameColumn])) === id);
+    const place = this.hits().findIndex((row) => columns.some((i) => row[i] !== null && anchorOf(full(row[i])) === id));
     if (place < 0) return false;
     this.limit = Math.max(this.limit, place + 10);
     this.show();
-    const row = document.getElementById(id);
-    for (let node = this.root; node; node = node.parentElement) if (node.tagName === 'DETAILS') node.open = true;
-    row?.classList.add('hit');
-    row?.scrollIntoView({ block: 'center' });
+    const row = this.body.children[place];
+    row.classList.add('hit');
+    reveal(row, 'center');
     return true;
   }
 }
@@ -215,4 +214,17 @@ addCopyButtons(document);
 const showKernel = async (id) => {
   const known = owner[id] ? [owner[id]] : liveTables;
   for (const table of known) if (await table.reveal(id)) return;
+  reveal(document.getElementById(id), 'center'); // In a table that is whole as it stands.
 };
+// A name that stands elsewhere on the page in full opens here all the same.
+document.addEventListener('click', (event) => {
+  const link = event.target.closest('td.k a');
+  const name = link && $$(`#${link.hash.slice(1)} code`).map((code) => code.textContent).find((text) => `#${anchorOf(text)}` === link.hash);
+  if (!name) return;
+  event.preventDefault();
+  const cell = link.parentElement, details = nameOf(name, link.textContent);
+  link.replaceWith(details);
+  addCopyButtons(cell);
+  details.open = true;
+  $('summary', details).focus();
+});

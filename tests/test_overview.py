@@ -79,7 +79,8 @@ def test_host_without_steps(verdict):
 def test_one_late_rank(verdict):
     """Named with what it needs over the median: 60 against 40."""
     ranks = [working(0), working(1), working(9, own=60)]
-    assert verdict(*ranks).endswith("The others wait for rank 9, whose own time is longer (+20.0 µs per step over the median).")
+    said = "The others wait for rank 9, whose own time is longer (+20.0 µs per step over the median)."
+    assert verdict(*ranks).endswith(said)
 
 
 def test_one_slow_rank_that_nobody_waits_for(verdict):

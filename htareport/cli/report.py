@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from htareport import render
 from htareport.cli import console, reading
 from htareport.config import ReportOptions, did_you_mean, report_options
-from htareport.errors import MissingLibraryError, OutputError, UsageError
+from htareport.errors import MissingLibraryError, OutputError, UsageError, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -166,7 +166,7 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
             )
             written.append(f"{path}  {console.size(path.stat().st_size)}")
             if path.suffix.lower() == ".html":
-                full_report = path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+                full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()
         except MissingLibraryError as error:  # The other outputs are worth having: a failure only if asked to be one.
             console.warning(f"{output}: not written: {error}")
             failed = failed or options.require_pdf

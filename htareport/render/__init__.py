@@ -17,9 +17,9 @@ from htareport.errors import OutputError, UsageError
 if TYPE_CHECKING:
     from htareport.report import Report, Section
 
-__all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write"]
+__all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write", "write_bytes"]
 
-SUFFIXES = (".html", ".md", ".json", ".json.gz", ".csv.zip")
+SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".csv.zip")
 
 
 def suffix_of(path: str | Path) -> str:
@@ -38,8 +38,22 @@ def prepare(plotlyjs: str | Path | None = None) -> None:
     bundle.prepare(plotlyjs)
 
 
-def encoded(report: Report, suffix: str, *, plotlyjs: str | Path | None = None) -> bytes:
-    """Return a report in the format of one of SUFFIXES; equal reports give equal bytes."""
+def encoded(  # noqa: PLR0911  one for each format
+    report: Report,
+    suffix: str,
+    *,
+    plotlyjs: str | Path | None = None,
+    paper: str = "A4",
+    full_report: tuple[str, str] | None = None,
+) -> bytes:
+    """Return a report in the format of one of SUFFIXES; equal reports give equal bytes.
+
+    `plotlyjs` is for .html; `paper` (A4 or Letter) and `full_report` (name and sha256 of the HTML) are for .pdf.
+    """
+    if suffix == ".pdf":
+        from htareport.render.pdf import pdf
+
+        return pdf(report, paper=paper, full_report=full_report)
     if suffix == ".html":
         from htareport.render.html import html
 
@@ -48,6 +62,10 @@ def encoded(report: Report, suffix: str, *, plotlyjs: str | Path | None = None) 
         from htareport.render.markdown import markdown
 
         return markdown(report).encode("utf-8", "replace")
+    if suffix == ".eml":
+        from htareport.render.email import eml
+
+        return eml(report)
     if suffix == ".csv.zip":
         from htareport.render.csv import csv_zip
 
@@ -59,14 +77,29 @@ def encoded(report: Report, suffix: str, *, plotlyjs: str | Path | None = None) 
     return report.to_json()
 
 
-def write(report: Report, path: str | Path, *, plotlyjs: str | Path | None = None) -> Path:
+def write(
+    report: Report,
+    path: str | Path,
+    *,
+    plotlyjs: str | Path | None = None,
+    paper: str = "A4",
+    full_report: tuple[str, str] | None = None,
+) -> Path:
     """Write a report to a file whose suffix picks the format, and return its path.
 
-    `plotlyjs` names a file to embed in .html in place of the installed package's plotly.js. The file appears whole or
-    not at all. UsageError for an unknown suffix, OutputError (naming the file) where it cannot be written.
+    `plotlyjs` names a file to embed in .html in place of the installed package's plotly.js; `paper` is the size of a
+    .pdf's pages, and `full_report` name and sha256 of the HTML that it belongs to. The file appears whole or not at
+    all. UsageError for an unknown suffix, OutputError (naming the file) where it cannot be written,
+    MissingLibraryError (a kind of it) where a .pdf lacks a library of the system.
     """
     path = Path(path)
-    data = encoded(report, suffix_of(path), plotlyjs=plotlyjs)
+    data = encoded(report, suffix_of(path), plotlyjs=plotlyjs, paper=paper, full_report=full_report)
+    return write_bytes(path, data)
+
+
+def write_bytes(path: str | Path, data: bytes) -> Path:
+    """Write a file that appears whole or not at all, and return its path. OutputError where it cannot be written."""
+    path = Path(path)
     try:
         _replace(path, data)
     except OSError as error:
@@ -75,10 +108,12 @@ def write(report: Report, path: str | Path, *, plotlyjs: str | Path | None = Non
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside the file, then put it in its place in one step."""
+    """Write beside the file, then put it in its place in one step. A link stays one, and its file is written."""
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
     if path.is_dir():
         raise IsADirectoryError(None, "is a folder")
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with NamedTemporaryFile(dir=path.parent, prefix=".htareport-", delete=False) as file:  # No longer than any name.
         temporary = Path(file.name)
         try:
             file.write(data)

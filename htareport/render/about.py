@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from htareport.render import format as fmt
+from htareport.render import names
 from htareport.report import Report, Unit
 
 _MOST_ITEMS = 24
@@ -25,6 +26,9 @@ _LABELS = {
     "options": "Options",
     "start": "Start of the trace",
 }
+_MOST_ENTRIES = 80
+_LONGEST_CHIP, _LONGEST_LINE, _LONGEST_ENTRY = 100, 400, 2000
+_FILE_FIELDS = {"name", "rank", "bytes", "note", "reason"}
 _OWN_TABLES = {"files", "left_out", "ranks"}
 
 
@@ -45,7 +49,17 @@ def chips(report: Report) -> list[str]:
         pieces += [f"{name} {version}" for name, version in list(software.items())[:3] if version]
     if meta.get("source"):
         pieces.append(str(meta["source"]))
-    return [piece for piece in pieces if piece]
+    return [names.cut(piece, _LONGEST_CHIP) for piece in pieces if piece]
+
+
+def window(report: Report) -> str:
+    """Return what the numbers are about, as one sentence."""
+    return names.cut(said(report.meta.get("window")), _LONGEST_LINE)
+
+
+def version(report: Report) -> str:
+    """Return the version that made the report."""
+    return names.cut(said(report.meta.get("version")), _LONGEST_CHIP)
 
 
 def _ranks(meta: Mapping[str, Any]) -> str:
@@ -76,8 +90,14 @@ def entries(report: Report) -> list[Entry]:
     """Return what `meta` holds beside its tables, known things first, unknown ones as they are."""
     known = [name for name in _LABELS if name in report.meta]
     others = [name for name in report.meta if name not in _LABELS and name not in _OWN_TABLES]
-    made = [_entry(name, report.meta[name]) for name in known + others]
-    return [entry for entry in made if entry.text]
+    made = [_entry(name, report.meta[name]) for name in (known + others)[:_MOST_ENTRIES]]
+    kept = [Entry(names.cut(entry.term, _LONGEST_CHIP), _end(entry.text)) for entry in made if entry.text]
+    left = len(known + others) - _MOST_ENTRIES
+    return [*kept, Entry("More", f"{left:,} entries in the JSON")] if left > 0 else kept
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= _LONGEST_ENTRY else f"{text[: _LONGEST_ENTRY - 1]}…"
 
 
 def _entry(name: str, value: Any) -> Entry:
@@ -118,7 +138,7 @@ def files(report: Report) -> list[dict[str, Any]]:
     if not isinstance(given, (list, tuple)):
         return []
     blank = {"name": "", "rank": None, "bytes": None, "note": ""}
-    return [blank | dict(item) for item in given if isinstance(item, Mapping)]
+    return [_short(blank | dict(item)) for item in given if isinstance(item, Mapping)]
 
 
 def left_out(report: Report) -> list[dict[str, Any]]:
@@ -126,4 +146,12 @@ def left_out(report: Report) -> list[dict[str, Any]]:
     given = report.meta.get("left_out")
     if not isinstance(given, (list, tuple)):
         return []
-    return [{"name": "", "reason": ""} | dict(item) for item in given if isinstance(item, Mapping)]
+    return [_short({"name": "", "reason": ""} | dict(item)) for item in given if isinstance(item, Mapping)]
+
+
+def _short(item: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if value is None or isinstance(value, (int, float)) else names.cut(str(value), _LONGEST_LINE)
+        for name, value in item.items()
+        if name in _FILE_FIELDS
+    }

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from htareport.errors import UsageError
-from htareport.render import base85
+from htareport.render import base91
 
 _PACKAGED = Path("package_data", "plotly.min.js")
 _VERSION = re.compile(r"plotly\.js(?: \([^)]{0,40}\))? v([\w.+-]{1,40})")
@@ -30,14 +30,13 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A script in gzip and base85, how many bytes that is, its hash for the policy, its version for the notice.
+    """A script in gzip and base 91, its hash for the policy, its version for the notice.
 
     `style_ids` are elements that it looks for before it adds a style sheet for maps, which the policy would refuse and
     the report does not need: the page has empty ones.
     """
 
     packed: str
-    size: int
     hash: str
     version: str
     style_ids: tuple[str, ...]
@@ -95,13 +94,12 @@ def _installed() -> str:
 def _packed(script: str) -> Bundle:
     version = _VERSION.search(script[:2000])
     style_ids = tuple(dict.fromkeys(_STYLE_ID.findall(script)))
-    data = gzip.compress(script.encode(), 9, mtime=0)
-    return Bundle(base85.encode(data), len(data), csp_hash(script), version[1] if version else "", style_ids)
+    return Bundle(pack(script.encode()), csp_hash(script), version[1] if version else "", style_ids)
 
 
 def pack(data: bytes) -> str:
-    """Return bytes in gzip and base64: equal bytes give equal text."""
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    """Return bytes in gzip and base 91: equal bytes give equal text."""
+    return base91.encode(gzip.compress(data, 9, mtime=0))
 
 
 def csp_hash(text: str) -> str:

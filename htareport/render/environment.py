@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup, escape
+
 from htareport.render import format as fmt
+from htareport.render.names import visible
 from htareport.report import Unit
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_SHORT_LABEL = 12
+_CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f]")
 
 
 def templates_dir() -> Path:
@@ -42,16 +50,44 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_shown,
     )
+    made.filters["two_lines"] = _two_lines
+    made.filters["whole"] = _whole
     made.filters["unit"] = _unit
     made.filters["count"] = _count
     made.filters["inline"] = prose.inline
+    made.filters["css_string"] = _css_string
     return made
+
+
+def _shown(value: Any) -> Any:
+    """Spell out what does not show, or turns the reading direction, in every text that a template writes."""
+    return visible(value) if type(value) is str else value
+
+
+def _two_lines(label: str) -> str:
+    """Return a heading that breaks once at most, near its middle: columns out of sight set no one's height."""
+    words = label.replace(" %", "\u00a0%").split(" ") if len(label) > _SHORT_LABEL else [label.replace(" ", "\u00a0")]
+    breaks = range(1, len(words))
+    at = min(breaks, key=lambda i: max(len(" ".join(words[:i])), len(" ".join(words[i:]))), default=0)
+    return " ".join(filter(None, ("\u00a0".join(words[:at]), "\u00a0".join(words[at:]))))
+
+
+def _whole(text: str) -> Markup:
+    """Return a text as it is, its control characters by number: `{{ name|whole }}` stands for the name and no other."""
+    return Markup(_CONTROL.sub(lambda match: f"&#{ord(match[0])};", str(escape(text))))  # noqa: S704  it is escaped
 
 
 def _unit(value: Any, unit: str) -> str:
     """Format a value: `{{ 1e6|unit("ns") }}`."""
     return fmt.text(value, Unit(unit))
+
+
+def _css_string(text: str) -> Markup:
+    """Text inside a CSS string: all but plain characters as escapes, so that nothing in it ends string or style."""
+    plain = (c if c.isascii() and (c.isalnum() or c in " .-_") else f"\\{ord(c):x} " for c in text)
+    return Markup("".join(plain))  # noqa: S704  as said
 
 
 def _count(value: int, singular: str, plural: str = "") -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "ticks",
 ]
 
+_FEW_POWERS = 2
 _COUNT_AXIS = ((1e9, 1e9, "billion"), (1e6, 1e6, "million"), (1e5, 1e3, "thousand"), (0, 1, ""))
 
 
@@ -77,13 +78,19 @@ def tick_labels(positions: list[float]) -> list[str]:
 def log_ticks(low: float, high: float, unit: Unit, count: int = 8) -> list[tuple[float, str]]:
     """Return raw positions on a logarithmic axis with their text, each with its own unit (1 µs, 10 µs, … 1 ms).
 
-    Bytes go by powers of two, everything else by powers of ten.
+    Bytes go by powers of two, everything else by powers of ten, with what lies between where those are few.
     """
     base = 2 if unit is Unit.BYTES else 10
     first = math.ceil(math.log(low, base) - 1e-9)
     last = math.floor(math.log(high, base) + 1e-9)
     every = max(1, math.ceil((last - first + 1) / count))
     powers = range(-(-first // every) * every, last + 1, every)
+    if last - first < _FEW_POWERS:
+        steps = (1,) if unit is Unit.BYTES else (1, 2, 5)
+        between = (step * float(base) ** power for power in range(first - 1, last + 2) for step in steps)
+        places = [place for place in between if low * 0.999 <= place <= high * 1.001]
+        places = places if len(places) > 1 else [place for place in ticks(low, high, 4) if place > 0]
+        return [(place, _round_text(place, unit)) for place in places]
     return [(float(base) ** power, _round_text(float(base) ** power, unit)) for power in powers]
 
 

@@ -20,7 +20,7 @@ _ROWS = (10, 5, 3, 0)
 _LONGEST_CELL = 80
 _MOST_COLUMNS = 8
 _MOST_WARNINGS = 20
-_CONTROL = re.compile("[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_BREAKS = str.maketrans("\t\n\r", "   ")
 _ACTIVE = re.compile(r"([\\`*_\[\]<>#|~$&@]|:(?=\S)|(?<=www)\.)", re.IGNORECASE)
 
 
@@ -53,7 +53,7 @@ def _render(report: Report, rows: int, most: int | None) -> str:
     blocks = [Block(words(section.title), _table(section, rows)) for section in shown]
     return environment().get_template("report.md.j2").render(
         title=_safe(report.title), verdict=_safe(report.verdict), chips=[_safe(chip) for chip in about.chips(report)],
-        window=_safe(about.said(report.meta.get("window"))), version=_safe(about.said(report.meta.get("version"))),
+        window=_safe(about.window(report)), version=_safe(about.version(report)),
         warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
         more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
         cards=[(_safe(f.label), _safe(fmt.text(f.value, f.unit)), _safe(f.detail)) for f in cards(report.sections)],
@@ -80,11 +80,8 @@ def _table(section: Section, rows: int) -> str:
     columns = table.spec.columns[:_MOST_COLUMNS]
     head = " | ".join(words(column.label) for column in columns)
     rule = " | ".join("---" if column.unit.is_text else "--:" for column in columns)
-    cells = [column_values(table.frame[column.name].head(rows)) for column in columns]
-    body = (
-        " | ".join(_cell(value, column.unit) for value, column in zip(row, columns, strict=True))
-        for row in zip(*cells, strict=True)
-    )
+    cells = [_cells(column_values(table.frame[column.name].head(rows)), column.unit) for column in columns]
+    body = (" | ".join(row) for row in zip(*cells, strict=True))
     return "\n".join(f"| {line} |" for line in (head, rule, *body)) + _more(table, rows)
 
 
@@ -93,16 +90,18 @@ def _more(table: Table, rows: int) -> str:
     return f"\n\n{left:,} more row{'' if left == 1 else 's'} in the full report." if left > 0 else ""
 
 
-def _cell(value: Any, unit: Unit) -> str:
-    shown = fmt.text(value, unit)
-    if unit is Unit.NAME and not fmt.is_missing(value):
-        return code(names.short(shown, _LONGEST_CELL))
-    return code(names.cut(shown, _LONGEST_CELL)) if unit is Unit.TEXT else words(shown)
+def _cells(values: list[Any], unit: Unit) -> list[str]:
+    """Return a column's cells, names that are short for the same told apart."""
+    texts = [fmt.text(value, unit) for value in values]
+    if unit is Unit.NAME:
+        labels = names.labels((t for t, v in zip(texts, values, strict=True) if not fmt.is_missing(v)), _LONGEST_CELL)
+        return [code(labels.get(text, text)) for text in texts]
+    return [code(names.cut(text, _LONGEST_CELL)) if unit is Unit.TEXT else words(text) for text in texts]
 
 
 def code(text: str) -> str:
     """Return text as inert inline code, also inside a table: fenced by more backticks than it holds in a row."""
-    text = _CONTROL.sub(" ", text).replace("|", "\\|")
+    text = names.visible(text).translate(_BREAKS).replace("|", "\\|")
     if not text.strip():
         return "` `"
     fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
@@ -112,7 +111,7 @@ def code(text: str) -> str:
 
 def words(text: str) -> str:
     """Return text as plain words: everything that Markdown or HTML could take for markup is escaped."""
-    return _ACTIVE.sub(r"\\\1", " ".join(_CONTROL.sub(" ", text).split(" ")).strip())
+    return _ACTIVE.sub(r"\\\1", names.visible(text).translate(_BREAKS).strip())
 
 
 def _safe(text: str) -> Markup:

@@ -1,18 +1,23 @@
 """Short names of kernels for places where space is short. The full name stays in data, tooltips and files.
 
-Short names may collide: rows are keyed by full names. Every step is linear in the name's length, since names come from
-trace files and may be long and hostile; whatever is not shaped like C++ is cut in the middle at most.
+Short names may collide: rows are keyed by full names, and `labels` tells apart what is shown together. Every step is
+linear in the name's length, since names come from trace files and may be long and hostile; whatever is not shaped like
+C++ is cut in the middle at most. What a name holds of characters that do not show, or that turn the reading direction,
+is spelled out.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 LONGEST = 64
 HOVER = 200
+NO_NAME = "(no name)"
 _READ = 4096  # What stands behind this is template arguments of arguments.
-_CPP = re.compile(r"^[\w\s:~*&<>,()\[\]{}.\-+=|#/…%']+$")
+_CPP = re.compile(r"^[\w\s:~*&<>,()\[\]{}.\-+=|#/…%'×]+$")
 _CPP_START = re.compile(r"^(?:void |(?:::)?(?:\w+::)*\w+[<(])")
 _ANONYMOUS = re.compile(r"\((?:anonymous namespace|anonymous)\)::|<unnamed>::|_GLOBAL__N__\w{1,200}?::")
 _QUALIFIER = re.compile(r"^(?:__global__ )?(?:void|static|auto) +")
@@ -31,6 +36,82 @@ _NICE_DTYPE = {
     "BFloat16": "bf16", "__nv_bfloat16": "bf16", "__hip_bfloat16": "bf16", "bfloat16_t": "bf16", "Half": "fp16",
     "__half": "fp16", "half_t": "fp16", "float": "fp32", "double": "fp64", "float_e4m3_t": "fp8", "float_e5m2_t": "fp8",
 }  # fmt: skip
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_BREAKS = str.maketrans("\t\n\r", "␉␊␍")
+_ARROW = " → "
+_LINKS = 4  # At either end of a chain of kernels in one name; what is between is not read.
+_REPEATED = re.compile(r"( ×\d+)$")
+_WORD = re.compile(r"[A-Za-z_]\w*|\d+")
+_NOISE = {
+    "void", "at", "native", "const", "std", "lambda", "operator", "detail", "anonymous", "namespace", "c10", "array",
+    "Array", "cub", "thrust", "impl", "at_cuda_detail",
+}  # fmt: skip
+_COMPARED = 2000  # Characters of names that are read to tell them apart,
+_MOST_COMPARED = 48  # in groups of no more than so many names: the others are numbered.
+_LONGEST_MARK = 28
+
+
+def visible(text: str) -> str:
+    """Return text with its control characters, and those that do not show or turn the reading direction, spelled out.
+
+    Tabs and ends of lines stay: they are white space.
+    """
+    return _HIDDEN.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code <= 0x20 or code == 0x7F:  # noqa: PLR2004  Unicode has pictures for these
+        return chr(0x2421 if code == 0x7F else 0x2400 + code)  # noqa: PLR2004
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"⟨U+{code:04X}⟩"  # noqa: PLR2004  surrogates cannot be written
+
+
+def label(name: str, longest: int = LONGEST) -> str:
+    """Return what is shown of a name where space is short: its short form, and something even if it is blank."""
+    return short(name, longest) or NO_NAME
+
+
+def labels(given: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
+    """Return a label for each of some names that are shown together: equal ones say in what their names differ."""
+    shown = {name: label(name, longest) for name in given}
+    for marks in (_differences, _numbers):
+        groups: dict[str, list[str]] = {}
+        for name, text in shown.items():
+            groups.setdefault(text, []).append(name)
+        for text, same in groups.items():
+            if len(same) > 1:
+                for name, mark in zip(same, marks(same), strict=True):
+                    shown[name] = f"{cut(text, longest - len(mark) - 1)} {mark}" if mark else text
+    return shown
+
+
+def _differences(same: Sequence[str]) -> list[str]:
+    """Return for each name the first word that no other has (a functor, a type, a number), else what few have."""
+    if len(same) > _MOST_COMPARED:
+        return [""] * len(same)
+    words = [dict.fromkeys(_words(visible(name[:_COMPARED]))) for name in same]
+    count = Counter(word for each in words for word in each if word not in _NOISE)
+    return [_mark(sorted((word for word in each if 0 < count[word] < len(same)), key=lambda w: (count[w], w.isdigit())),
+                  count) for each in words]  # fmt: skip
+
+
+def _words(name: str) -> list[str]:
+    """Return a name's words; of long ones, such as whole C names, their parts."""
+    parts = ([word] if len(word) <= _LONGEST_MARK else word.split("_") for word in _WORD.findall(name))
+    return [part for each in parts for part in each if part]
+
+
+def _mark(rare: Sequence[str], count: Counter[str]) -> str:
+    """Put the word that tells a name apart, two where none does it alone, behind a dot."""
+    told = rare[: 1 if rare and count[rare[0]] == 1 else 2]
+    return f"· {cut(', '.join(told), _LONGEST_MARK)}" if told else ""
+
+
+def _numbers(same: Sequence[str]) -> list[str]:
+    return [f"#{i}" for i in range(1, len(same) + 1)]
 
 
 def cut(name: str, longest: int = LONGEST) -> str:
@@ -46,12 +127,21 @@ def short(name: str, longest: int = LONGEST) -> str:
     """Return a readable name of at most `longest` characters.
 
     From C++ names go the return type, parameters, known namespaces and template bodies; the functor (in brackets), the
-    number type and cutlass's tile name stay. Everything else (C names, triton, copies, markup) stays as it is.
+    number type and cutlass's tile name stay. Everything else (C names, triton, copies, markup) stays as it is. In a
+    chain of names, joined by arrows, each is made short.
     """
-    plain = " ".join(name[: 2 * _READ].split())
+    plain = " ".join(visible(cut(name, 2 * _READ).translate(_BREAKS)).split())
+    chain = plain.split(_ARROW)
+    if len(chain) > 2 * _LINKS:
+        chain = [*chain[:_LINKS], "…", *chain[-_LINKS:]]
+    return cut(_ARROW.join(map(_one, chain)), longest)
+
+
+def _one(plain: str) -> str:
     if not _is_cpp(plain):
-        return cut(plain if len(name) <= 2 * _READ else name, longest)
-    return cut(_from_cpp(plain[:_READ]) or plain, longest)
+        return plain
+    times = _REPEATED.search(plain[-16:])
+    return (_from_cpp(plain[:_READ]) or plain) + (times[1] if times else "")
 
 
 def _is_cpp(name: str) -> bool:

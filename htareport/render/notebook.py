@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from htareport.render import about, prose, tables
+from htareport.render.bounds import bounded
 from htareport.render.environment import environment
 from htareport.render.html import cards, findings
 from htareport.render.svg import svg
@@ -30,6 +31,7 @@ def section_html(section: Section) -> str:
 
 def notebook_html(report: Report) -> str:
     """Return a whole report as HTML."""
+    report = bounded(report)
     shown = [section for section in report.sections if section.status is not Status.NOT_APPLICABLE]
     return environment().get_template("notebook.html.j2").render(
         report=report, chips=about.chips(report), cards=cards(report.sections), findings=findings(report.sections),
@@ -40,5 +42,5 @@ def notebook_html(report: Report) -> str:
 
 def _cell(section: Section) -> _Cell:
     pictures = tuple(Markup(svg(chart, xmlns=False)) for chart in section.charts)  # noqa: S704  it escapes what it shows
-    heads = tuple((table, tables.plain_rows(table, _ROWS)) for table in section.tables)
+    heads = tuple((table, tables.Source(table, "").rows(_ROWS)) for table in section.tables)
     return _Cell(section, prose.split_help(section.help), pictures, heads)

@@ -22,7 +22,8 @@ MOST_POINTS = 1500  # Of one line: more than pixels.
 MOST_MARKS = 3000  # Of a timeline or scatter plot.
 SPREAD = 0.8  # Share of a category's room that its boxes and ranges take.
 _DIGITS = 6
-_NEAR_ZERO = 0.4
+_LONGEST_LINE = 60
+_CLOSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Axis:
         if self.labels:
             return [(float(i), label) for i, label in enumerate(self.labels)]
         if self.log:
-            return fmt.log_ticks(self.low, self.high, self.unit, count)
+            factor = self.scale.factor
+            raw = fmt.log_ticks(self.low * factor, self.high * factor, self.unit, count)
+            return [(place / factor, label) for place, label in raw]
         whole = self.scale.factor == 1 and self.unit in {Unit.ID, Unit.COUNT, Unit.BYTES, Unit.NANOSECONDS}
         places = fmt.ticks(self.low, self.high, count, whole=whole)
         return list(zip(places, fmt.tick_labels(places), strict=True))
@@ -151,7 +154,7 @@ class Rows:
         """Return each row's series (one empty name where there are none)."""
         if not self.has("color"):
             return [""] * self.count
-        return [fmt.text(value, Unit.TEXT) for value in self.raw("color")]
+        return [names.visible(fmt.text(value, Unit.TEXT)).strip() or names.NO_NAME for value in self.raw("color")]
 
 
 def scaled(values: Iterable[float | None], scale: Scale, digits: int = _DIGITS) -> Numbers:
@@ -166,25 +169,38 @@ def span(*columns: Iterable[float | None]) -> tuple[float, float]:
 
 
 def value_axis(  # noqa: PLR0913  what an axis is made of
-    label: str, unit: Unit, low: float, high: float, lines: Sequence[tuple[float, str]], *, zero: bool
+    label: str, unit: Unit, low: float, high: float, lines: Sequence[tuple[float, str]], *, zero: bool = True
 ) -> Axis:
-    """Make an axis for raw values from `low` to `high`; `zero` makes it start there (marks whose length counts)."""
+    """Make an axis for raw values from `low` to `high`. It starts at zero, or says in its title that it does not.
+
+    Without `zero` (marks whose length does not count, and that are to be told apart) it starts near the least value
+    where all lie within a tenth of the greatest.
+    """
     reach = [value for value, _ in lines if fmt.number(value) is not None]
     low, high = min([low, *reach]), max([high, *reach])
     scale = fmt.axis_scale(low, high, unit)
     low, high = low / scale.factor, high / scale.factor
     pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    bottom = 0.0 if low >= 0 and (zero or low < _NEAR_ZERO * high) else low - pad
+    bottom = 0.0 if low >= 0 and (zero or high - low >= _CLOSE * high) else low - pad
     if zero and high <= 0:
         return Axis(fmt.axis_title(label, scale), unit, scale, bottom if low < 0 else 0.0, 0.0 if low < 0 else 1.0)
-    return Axis(fmt.axis_title(label, scale), unit, scale, bottom, high + (high - bottom) * 0.05)
+    title = fmt.axis_title(label, scale)
+    if low >= 0 and bottom:
+        title = f"{title[:-1]}; not from 0)" if title.endswith(")") else f"{title} (not from 0)".strip()
+    return Axis(title, unit, scale, bottom, high + (high - bottom) * 0.05)
 
 
 def category_axis(label: str, unit: Unit, values: Sequence[Any]) -> tuple[Axis, list[str]]:
     """Make an axis of categories and return it with their full texts."""
     full = [fmt.text(value, unit) for value in values]
-    shown = tuple(names.short(text) if unit is Unit.NAME else text for text in full)
-    return Axis(label, unit, Scale(), -0.5, max(len(values), 1) - 0.5, labels=shown or ("",)), full
+    short = names.labels(full) if unit is Unit.NAME else {text: _worded(text) for text in full}
+    shown = tuple(short[text] for text in full)
+    axis = Axis(label, unit, Scale(), -0.5, max(len(values), 1) - 0.5, labels=shown or ("",))
+    return axis, [text if text.strip() else short[text] for text in full]
+
+
+def _worded(text: str) -> str:
+    return names.cut(names.visible(text), names.HOVER).strip() or names.NO_NAME
 
 
 def grouped(rows: Rows, values: Numbers, unit: Unit, labels: Sequence[str]) -> dict[str, Series]:
@@ -209,7 +225,8 @@ def split(rows: Rows, column: Numbers) -> dict[str, Numbers]:
 
 def reference_lines(chart: Chart, axis: Axis) -> tuple[tuple[float, str], ...]:
     """Return the chart's reference lines in the unit of `axis`, without those that are no number."""
-    return tuple((v / axis.scale.factor, str(label)) for v, label in chart.lines if fmt.number(v) is not None)
+    numbers = ((v, names.visible(str(label))) for v, label in chart.lines if fmt.number(v) is not None)
+    return tuple((v / axis.scale.factor, names.cut(label, _LONGEST_LINE)) for v, label in numbers)
 
 
 def picture(chart: Chart) -> Picture:
@@ -232,7 +249,7 @@ def picture(chart: Chart) -> Picture:
 
 
 def with_log(axis: Axis, low: float, high: float) -> Axis:
-    """Return the axis made logarithmic over raw positive values from `low` to `high`."""
+    """Return the axis made logarithmic over positive values from `low` to `high`, in the unit of its scale."""
     if low == high:
         low, high = low / 2, high * 2
-    return replace(axis, scale=Scale(), low=low, high=high, log=True)
+    return replace(axis, low=low, high=high, log=True)

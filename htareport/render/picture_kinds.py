@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from htareport.render import format as fmt
+from htareport.render.names import NO_NAME
 from htareport.render.picture import (
     MOST_MARKS,
     MOST_POINTS,
@@ -28,6 +30,7 @@ from htareport.report import Chart, Mark, Unit
 
 _FEW = 3  # Up to so many stacked bars lie on their side: wide columns say nothing.
 _LONG_LABEL = 9
+_FAR = 100  # Times the least value.
 _NEAR = 0.05  # A timeline that starts so close to zero starts there.
 _MOST_ROWS, _MOST_COLUMNS = 128, 256
 _SPREAD = ("low", "q1", "q3", "high")
@@ -67,11 +70,23 @@ def spread(chart: Chart, rows: Rows) -> Picture:
     base, full = category_axis(label, unit, categories)
     values = rows.numbers(what)
     extra = {name: rows.numbers(name) for name in _SPREAD if rows.has(name)}
-    axis = value_axis(value_label, value_unit, *span(values, *extra.values()), chart.lines, zero=False)
+    axis = _spread_axis(chart, value_label, value_unit, [values, *extra.values()])
     series = grouped(rows, values, value_unit, [full[i] for i in place])
     return _finished(
         chart, base, axis, series, split(rows, [float(i) for i in place]), horizontal=True, extra=_split(rows, extra)
     )
+
+
+def _spread_axis(chart: Chart, label: str, unit: Unit, columns: list[Numbers]) -> Axis:
+    """Logarithmic where the middles lie so far apart that on an even scale most would be one dot."""
+    low, high = span(*columns)
+    alone = sum(value is not None for value in columns[0]) == 1
+    axis = value_axis(label, unit, low, high, chart.lines, zero=alone)
+    least, greatest = span(columns[0])
+    if low <= 0 or greatest < _FAR * least or chart.lines:
+        return axis
+    factor = axis.scale.factor
+    return with_log(replace(axis, title=f"{label} (logarithmic)".strip()), low / factor * 0.9, high / factor * 1.1)
 
 
 def numeric(chart: Chart, rows: Rows) -> Picture:
@@ -79,7 +94,8 @@ def numeric(chart: Chart, rows: Rows) -> Picture:
     x, y = rows.numbers("x"), rows.numbers("y")
     base, x = _number_axis(chart, x, [])
     extra = {name: rows.numbers(name) for name in ("low", "high") if rows.has(name)}
-    axis = value_axis(chart.y_label, chart.y_unit, *span(y, *extra.values()), chart.lines, zero=False)
+    alone = len(set(rows.series_names())) == 1
+    axis = value_axis(chart.y_label, chart.y_unit, *span(y, *extra.values()), chart.lines, zero=alone)
     texts = rows.raw("text") if rows.has("text") else rows.raw("x")
     unit = Unit.NAME if rows.has("text") else chart.x_unit
     series = grouped(rows, y, chart.y_unit, [fmt.text(value, unit) for value in texts])
@@ -168,14 +184,14 @@ def timeline(chart: Chart, rows: Rows) -> Picture:
     start, end = rows.numbers("x"), rows.numbers("x2")
     low, high = span(start, end)
     low = 0.0 if 0 < low < (high - low) * _NEAR else low
-    axis = value_axis(chart.x_label, chart.x_unit, low, high, chart.lines, zero=False)
-    axis = Axis(axis.title, axis.unit, axis.scale, low / axis.scale.factor, high / axis.scale.factor)
+    scale = fmt.axis_scale(low, high, chart.x_unit)
+    axis = Axis(fmt.axis_title(chart.x_label, scale), chart.x_unit, scale, low / scale.factor, high / scale.factor)
     if low == high:
-        axis = value_axis(chart.x_label, chart.x_unit, low, high, chart.lines, zero=False)
+        axis = replace(axis, low=axis.low - 0.5, high=axis.high + 0.5)
     lengths = [None if a is None or b is None else b - a for a, b in zip(start, end, strict=True)]
     texts = rows.raw("text")
     named = zip(lane_of, texts, strict=True)
-    labels = [full[lane] if text is None else fmt.text(text, Unit.NAME) for lane, text in named]
+    labels = [full[lane] if text is None else fmt.text(text, Unit.NAME).strip() or NO_NAME for lane, text in named]
     series = grouped(rows, lengths, chart.x_unit, labels)
     starts, ends = split(rows, scaled(start, axis.scale, 9)), split(rows, scaled(end, axis.scale, 9))
     places = split(rows, [float(lane) for lane in lane_of])

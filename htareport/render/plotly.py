@@ -26,7 +26,6 @@ _CLEAR = "rgba(0,0,0,0)"
 _SIZE = 12
 _LABEL_SHARE = 0.42
 _ROW, _LEAST, _MOST = 22, 270, 640
-_LEVEL = 430  # Pixels that a level axis has about.
 _TITLE = 44
 _FEW_WHOLE = 8
 
@@ -52,10 +51,11 @@ def figure(chart: Chart) -> go.Figure:
 
 def figure_spec(made: Picture, width: float = 500) -> dict[str, Any]:
     """Return a picture as Plotly's `data` and `layout`, plain JSON values, to be drawn about `width` pixels wide."""
-    return {"data": plotly_marks.traces(made), "layout": _layout(made, width * _LABEL_SHARE)}
+    return {"data": plotly_marks.traces(made), "layout": _layout(made, width)}
 
 
-def _layout(made: Picture, room: float) -> dict[str, Any]:
+def _layout(made: Picture, width: float) -> dict[str, Any]:
+    room = width * _LABEL_SHARE
     is_map = made.chart.mark is Mark.HEATMAP
     upright = made.value if is_map or not made.horizontal else made.base
     level = made.value if made.horizontal else made.base
@@ -68,7 +68,7 @@ def _layout(made: Picture, room: float) -> dict[str, Any]:
             "l": round(_left(upright, room)),
             "r": 64 if is_map else 16,
             "t": 20 if made.lines else 12,
-            "b": 44 if level.title else 26,
+            "b": 48 if level.title else 30,
             "autoexpand": False,
         },
         "font": {"family": FONTS, "size": _SIZE},
@@ -80,7 +80,7 @@ def _layout(made: Picture, room: float) -> dict[str, Any]:
         "barmode": {Mark.STACKED_BAR: "relative", Mark.HISTOGRAM: "stack"}.get(made.chart.mark, "overlay"),
         "boxmode": "group",
         "bargap": 0.24 if made.horizontal else 0.14,
-        "xaxis": _axis(_with_room(made, level), 80, _LEVEL),
+        "xaxis": _axis(_with_room(made, level), 80, width - _left(upright, room) - 16),
         "yaxis": _axis(upright, room, height - 60, upright=True, reverse=is_map or made.horizontal),
         **_reference_lines(made),
     }
@@ -99,13 +99,14 @@ def _is_silent(axis: Axis) -> bool:
 def _left(axis: Axis, room: float) -> float:
     """Return the pixels that an upright axis's labels and title take."""
     longest = max((text_width(label, _SIZE) for _, label in axis.ticks()), default=0.0)
-    return min(longest, room) + 12 + (0 if _is_silent(axis) else 22)
+    return min(longest, room) + 16 + (0 if _is_silent(axis) else 22)
 
 
 def _axis(axis: Axis, room: float, length: float, *, upright: bool = False, reverse: bool = False) -> dict[str, Any]:
-    result: dict[str, Any] = {"gridcolor": _GRID, "zeroline": False, "showgrid": not axis.labels}
+    result: dict[str, Any] = {"gridcolor": _GRID, "zeroline": False, "showgrid": not axis.labels,
+                              "ticklabelstandoff": 5}  # fmt: skip
     if axis.title and not (upright and _is_silent(axis)):
-        result["title"] = {"text": safe(axis.title), "standoff": 8}
+        result["title"] = {"text": safe(fitted(axis.title, length, _SIZE)), "standoff": 8, "font": {"size": _SIZE}}
     if axis.labels:
         shown = thinned_labels(
             axis.ticks(), length / len(axis.labels), MOST_ROW_LABELS if upright else MOST_LABELS, across=not upright

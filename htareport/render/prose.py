@@ -8,6 +8,8 @@ from html import escape
 
 from markupsafe import Markup
 
+from htareport.render.names import visible
+
 _MARKED = re.compile(
     r"(?P<fence>`+)(?P<code>.+?)(?P=fence)|\*\*(?P<strong>[^*\n]+)\*\*|(?<![\w*])\*(?P<em>[^*\s][^*\n]*)\*(?![\w*])",
     re.DOTALL,
@@ -71,7 +73,7 @@ def _block(lines: list[str], heading: str) -> Markup:
 
 def inline(text: str) -> Markup:
     """Return one line of text as HTML: code, bold and emphasis, everything else as it is."""
-    parts, end = list[str](), 0
+    parts, end, text = list[str](), 0, visible(text)
     for match in _MARKED.finditer(text):
         parts.append(escape(text[end : match.start()]))
         kind = next(kind for kind in ("code", "strong", "em") if match[kind])

@@ -6,6 +6,7 @@ import math
 from html import escape
 
 from htareport.render import svg_marks
+from htareport.render.names import cut
 from htareport.render.palette import WORST
 from htareport.render.picture import Axis, Picture, picture
 from htareport.render.svg_parts import (
@@ -29,6 +30,7 @@ _HEIGHT, _HEATMAP_HEIGHT = 270, 320
 _ROW, _MOST_HEIGHT = 22.0, 640.0
 _LEGEND_LINE = 18.0
 _FEW_ROWS = 4
+_LONGEST_DESCRIPTION = 600
 _LEFT_SHARE = 0.42  # Category names may take so much of the width.
 
 
@@ -40,8 +42,8 @@ def svg(chart: Chart, width: float = WIDTH, *, xmlns: bool = True) -> str:
     return draw(picture(chart), width, xmlns=xmlns)
 
 
-def draw(made: Picture, width: float = WIDTH, *, xmlns: bool = True) -> str:
-    """Return a picture as an SVG element."""
+def draw(made: Picture, width: float = WIDTH, *, xmlns: bool = True, captioned: bool = False) -> str:
+    """Return a picture as an SVG element; `captioned` says that its caption stands beside it."""
     canvas = _canvas(made, width)
     if made.num_marks:
         if made.chart.mark is Mark.HEATMAP:
@@ -58,27 +60,28 @@ def draw(made: Picture, width: float = WIDTH, *, xmlns: bool = True) -> str:
             _legend(canvas, draw_it=True)
     else:
         canvas.text(width / 2, canvas.height / 2, "No data", "middle")
-    return _element(canvas, xmlns=xmlns)
+    return _element(canvas, xmlns=xmlns, captioned=captioned)
 
 
-def _element(canvas: Canvas, *, xmlns: bool) -> str:
+def _element(canvas: Canvas, *, xmlns: bool, captioned: bool) -> str:
     chart, size = canvas.picture.chart, f"{num(canvas.width)} {num(canvas.height)}"
+    told = cut(description(canvas.picture, captioned=captioned), _LONGEST_DESCRIPTION)
     space = ' xmlns="http://www.w3.org/2000/svg"' if xmlns else ""
     return (
         f'<svg{space} viewBox="0 0 {size}" width="{num(canvas.width)}" height="{num(canvas.height)}" role="img" '
         f'font-family="{FONTS}" font-size="{FONT_SIZE}"><title>{escape(clean(chart.title))}</title>'
-        f"<desc>{escape(clean(description(canvas.picture)))}</desc>{''.join(canvas.parts)}</svg>"
+        f"<desc>{escape(clean(told))}</desc>{canvas.markup()}</svg>"
     )
 
 
-def description(made: Picture) -> str:
+def description(made: Picture, *, captioned: bool = False) -> str:
     """Return one or two sentences for those who cannot see the picture: its caption, axes and series."""
     chart = made.chart
     kind = chart.mark.replace("_", " ")
     series = ", ".join(one.name for one in made.series if one.name)
     axes = f"{made.value.title} by {made.base.title}".strip() if made.value.title and made.base.title else chart.title
     listed = f" Series: {series}." if series else ""
-    return f"{chart.caption} {kind.capitalize()} chart of {axes}.{listed}".strip()
+    return f"{'' if captioned else chart.caption} {kind.capitalize()} chart of {axes}.{listed}".strip()
 
 
 def _canvas(made: Picture, width: float) -> Canvas:
@@ -181,7 +184,9 @@ def _bottom_axis(canvas: Canvas) -> None:
         half = text_width(label) / 2
         if not canvas.left - 1 <= x <= canvas.left + canvas.plot_width + 1:
             continue
-        canvas.text(min(max(x, half), canvas.width - half), bottom + 16, label, "middle")
+        # Clear of the zero at the left.
+        least = half if made.horizontal or made.value.labels else canvas.left - 2 + half
+        canvas.text(min(max(x, least), canvas.width - half), bottom + 16, label, "middle")
 
 
 def _titles(canvas: Canvas) -> None:
@@ -209,6 +214,7 @@ def _reference_lines(canvas: Canvas) -> None:
 
 def _upright_line(canvas: Canvas, axis: Axis, value: float, label: str, taken: float) -> float:
     """Draw a line with its label on top; `taken` is where the last label ended, as is the result."""
+    label = fitted(label, canvas.width * 0.7)
     x, width = canvas.across(axis, value), text_width(label)
     canvas.path(f"M{num(x)} {num(canvas.top)}v{num(canvas.plot_height)}", _dashes())
     left = min(max(x - width / 2, 2), canvas.width - width - 2)

@@ -43,7 +43,7 @@ def _thickness(canvas: Canvas) -> float:
 
 def _bars(canvas: Canvas) -> None:
     half = _thickness(canvas) / 2
-    rows = len(canvas.picture.base.labels)
+    values = list[tuple[float, float, str]]()
     for series in canvas.picture.series:
         for base, value, label, shown in zip(series.base, series.value, series.label, series.shown, strict=True):
             if base is None:
@@ -51,9 +51,9 @@ def _bars(canvas: Canvas) -> None:
             canvas.rect(
                 canvas.box((base - half, base + half), (0.0, value or 0.0)), fill(series.color), f"{label}: {shown}"
             )
-            if rows <= LABELLED_ROWS:
-                x, y = canvas.point(base, max(value or 0.0, 0.0))
-                canvas.text(x + 4, y + 4, shown, muted=False)
+            values.append((*canvas.point(base, max(value or 0.0, 0.0)), shown))
+    for x, y, shown in values if len(canvas.picture.base.labels) <= LABELLED_ROWS else ():
+        canvas.text(x + 4, y + 4, shown, muted=False)
 
 
 def stacked(picture: Picture) -> Iterable[tuple[Series, list[tuple[int, float, float]]]]:

@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 
+from htareport.render.names import HOVER, cut, visible
 from htareport.render.palette import Color
 from htareport.render.picture import Axis, Picture
 
@@ -28,15 +31,15 @@ _WIDTHS = (
 )  # fmt: skip
 _WIDTH_OF = {chr(32 + i): width * 1.05e-3 for i, width in enumerate(_WIDTHS)} | {"\u202f": 0.2, "µ": 0.6, "…": 1.0}
 _OTHER_WIDTH = 1.0
-# XML 1.0 has no place for these, not even escaped; lone surrogates cannot be written at all.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML 1.0 has no place for these either, not even escaped.
 _EVERY = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 250, 256, 500, 512, 1000, 2000, 5000, 10000)
 MOST_LABELS = 12
+_LONGEST_TEXT = 400  # No picture is so wide.
 
 
 def clean(text: str) -> str:
-    """Return text without characters that XML cannot hold."""
-    return _FORBIDDEN.sub("\ufffd", text)
+    """Return text as it can be drawn: what does not show, or XML cannot hold, is spelled out."""
+    return _FORBIDDEN.sub("\ufffd", visible(text))
 
 
 def num(value: float) -> str:
@@ -51,7 +54,8 @@ def text_width(text: str, size: float = FONT_SIZE) -> float:
 
 
 def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
-    """Return text cut in the middle so that it is no wider than `width` pixels."""
+    """Return text as it can be drawn, cut in the middle so that it is no wider than `width` pixels."""
+    text = clean(cut(text, _LONGEST_TEXT))
     if text_width(text, size) <= width + 0.1:
         return text
     low, high = 1, len(text)
@@ -99,7 +103,7 @@ class Canvas:
     right: float
     top: float
     bottom: float
-    parts: list[str] = field(default_factory=list)
+    parts: list[tuple[str, str]] = field(default_factory=list)  # Attributes that neighbours may share, element.
 
     @property
     def plot_width(self) -> float:
@@ -139,30 +143,33 @@ class Canvas:
         length = self.plot_height if self.picture.horizontal else self.plot_width
         return length / max(len(self.picture.base.labels), 1)
 
-    def add(self, part: str) -> None:
-        """Draw a ready element."""
-        self.parts.append(part)
-
     def rect(self, box: tuple[float, float, float, float], attributes: str, tooltip: str = "") -> None:
         """Draw a rectangle."""
         x, y, w, h = box
-        head = f'<rect x="{num(x)}" y="{num(y)}" width="{num(max(w, 0.3))}" height="{num(max(h, 0.3))}" {attributes}'
-        self.add(f"{head}><title>{escape(clean(tooltip))}</title></rect>" if tooltip else f"{head}/>")
+        head = f'<rect x="{num(x)}" y="{num(y)}" width="{num(max(w, 0.3))}" height="{num(max(h, 0.3))}"'
+        shown = escape(clean(cut(tooltip, HOVER)), quote=False)
+        self.parts.append((attributes, f"{head}><title>{shown}</title></rect>" if tooltip else f"{head}/>"))
 
     def path(self, d: str, attributes: str) -> None:
         """Draw a path, nothing where it is empty."""
         if d:
-            self.add(f'<path d="{d}" {attributes}/>')
+            self.parts.append(("", f'<path d="{d}" {attributes}/>'))
 
     def text(  # noqa: PLR0913  what a text is made of
         self, x: float, y: float, text: str, anchor: str = "start", *, muted: bool = True, extra: str = ""
     ) -> None:
         """Write text at its baseline."""
         color, role = (MUTED, "mut") if muted else (INK, "ink")
-        self.add(
-            f'<text x="{num(x)}" y="{num(y)}" text-anchor="{anchor}" fill="{color}" class="{role}"{extra}>'
-            f"{escape(clean(text), quote=False)}</text>"
+        at = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        shown = escape(clean(text), quote=False)
+        self.parts.append(
+            (f'fill="{color}" class="{role}"{at}', f'<text x="{num(x)}" y="{num(y)}"{extra}>{shown}</text>')
         )
+
+    def markup(self) -> str:
+        """Return what was drawn; neighbours that share their attributes have them once, on a group."""
+        runs = ((shared, [part for _, part in run]) for shared, run in groupby(self.parts, itemgetter(0)))
+        return "".join(f"<g {shared}>{''.join(run)}</g>" if shared else "".join(run) for shared, run in runs)
 
 
 def _share(axis: Axis, value: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -13,33 +14,48 @@ from htareport.codec import column_values
 from htareport.render import format as fmt
 from htareport.render import names
 from htareport.render.bundle import pack
-from htareport.render.svg_parts import clean
 from htareport.report import Column, Table, Unit
 
 LONGEST_NAME = 8192
-STATIC_ROWS = 50
 _STATIC_TEXT = 16_000  # Characters of a table's rows as markup; long names leave room for fewer rows,
 _FEWEST_STATIC = 5  # but not for fewer than these.
+_TAGS = 16  # Bytes of markup that a cell takes at least.
+_MOST_COLUMNS = 60
+_MOST_CELLS = 400_000  # As data, of one table.
 _FILTER_VALUES = range(2, 21)
 _FILTER_LENGTH = 40
+_LINKED = 100  # From so many characters on, a name that stands on the page already is a link to there.
 _DIGITS = 7
+# No text can hold a lone surrogate, no page the character zero.
+_UNWRITABLE = dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: its text, for a shortened name the whole of it, for a ratio its share of the bar."""
+    """One cell: its text, for a shortened name the whole of it, for a ratio its share of the bar.
+
+    `anchor` is where links to this name lead; `link` is the anchor of the place that has this name in full.
+    """
 
     text: str
     full: str = ""
     share: str = ""
+    anchor: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; `anchor` is where links to this kernel lead."""
+    """One row; `anchor` is where links to this kernel lead; `is_main` says that the row has no other key."""
 
     cells: tuple[Cell, ...]
     anchor: str = ""
+    is_main: bool = False
+
+    @property
+    def weight(self) -> int:
+        """How many bytes its markup has at least."""
+        return sum(len(cell.text) + (0 if cell.link else len(cell.full)) + _TAGS for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +70,31 @@ class View:
     choices: tuple[str, ...]
     packed: str
     num_packed: int
-    left_out: int
+    told: bool  # Whether the headings say what their columns mean.
 
     @property
     def num_rows(self) -> int:
         """How many rows the table has."""
         return len(self.table.frame)
 
+    @property
+    def left_out(self) -> int:
+        """How many rows are not on the page."""
+        return self.num_rows - max(self.num_packed, len(self.rows))
 
-def full_name(value: Any) -> str:
-    """Return a name as the page holds it: above 8 KB it is cut, and says so."""
-    text = clean(str(value))
-    if len(text) <= LONGEST_NAME:
+    @property
+    def columns_left_out(self) -> int:
+        """How many columns are not on the page."""
+        return len(self.table.spec.columns) - len(self.columns)
+
+
+def full_name(value: Any, longest: int = LONGEST_NAME) -> str:
+    """Return a name as the page holds it: one that is too long is cut, and says so; no two names become one."""
+    text = str(value).translate(_UNWRITABLE)
+    if len(text) <= longest:
         return text
-    return f"{text[:LONGEST_NAME]}… [cut: {len(text):,} characters; the whole name is in the JSON]"
+    sum_ = zlib.crc32(text.encode())
+    return f"{text[:longest]}… [cut: {len(text):,} characters, checksum {sum_:08x}; the whole name is in the JSON]"
 
 
 def anchor(name: str) -> str:
@@ -75,73 +102,114 @@ def anchor(name: str) -> str:
     return f"kernel-{zlib.crc32(name.encode('utf-8', 'replace')):08x}"
 
 
-class Packer:
-    """Packs tables' rows and remembers the result, since the page may be rendered more than once."""
+class Source:
+    """One table's cells and labels, read once, since the page may be made more than once."""
 
-    def __init__(self) -> None:
-        """Start with nothing packed."""
-        self._packed: dict[tuple[str, int], str] = {}
+    def __init__(self, table: Table, table_id: str) -> None:
+        """Read the cells."""
+        self.table, self.id = table, table_id
+        self.columns = table.spec.columns[:_MOST_COLUMNS]
+        self.values = [column_values(table.frame[column.name]) for column in self.columns]
+        self.num_rows = len(table.frame)
+        self.most_packed = min(self.num_rows, _MOST_CELLS // max(len(self.columns), 1))
+        self.labels = [_labels(cells, c.unit) for cells, c in zip(self.values, self.columns, strict=True)]
+        self.filter, self.choices = _filter(self.columns, self.values)
+        self._packed: dict[tuple[int, int], str] = {}
 
-    def __call__(self, table_id: str, table: Table, values: list[list[Any]], rows: int) -> str:
-        """Return the first `rows` rows of a table in gzip and base64."""
-        if (table_id, rows) not in self._packed:
-            self._packed[table_id, rows] = pack(_data(table.spec.columns, values, rows)) if rows else ""
-        return self._packed[table_id, rows]
+    def rows(self, most: int, longest: int = LONGEST_NAME) -> list[Row]:
+        """Return the first rows: at most so many, and no more text than a table may have as markup."""
+        rows, size = list[Row](), 0
+        for i in range(min(most, self.num_rows)):
+            rows.append(self._row(i, longest))
+            size += rows[-1].weight - _TAGS * len(self.columns)
+            if size > _STATIC_TEXT and len(rows) >= _FEWEST_STATIC:
+                break
+        return rows
 
+    def _row(self, i: int, longest: int) -> Row:
+        cells = zip(self.values, self.columns, self.labels, strict=True)
+        made = tuple(_cell(values[i], column.unit, labels, longest) for values, column, labels in cells)
+        named = (
+            anchor(full_name(values[i], longest))
+            for values, column in zip(self.values, self.columns, strict=True)
+            if column.unit is Unit.NAME and column.is_key and not fmt.is_missing(values[i])
+        )
+        return Row(made, next(named, ""), len(self.table.spec.keys) == 1)
 
-def view(  # noqa: PLR0913  what the page knows of a table
-    table: Table, table_id: str, seen: set[str], packer: Packer, *, static: int = STATIC_ROWS, most: int | None = None
-) -> View:
-    """Make a table ready: `static` rows as markup, at most `most` rows as data. `seen` are the anchors used so far."""
-    columns = table.spec.columns
-    values = [column_values(table.frame[column.name]) for column in columns]
-    shown = _static_rows(values, columns, seen, min(static, len(table.frame)))
-    kept = len(table.frame) if most is None else min(most, len(table.frame))
-    where, choices = _filter(columns, values)
-    packed = packer(table_id, table, values, kept)
-    left_out = len(table.frame) - max(kept, len(shown))
-    return View(table_id, table, columns, tuple(shown), where, choices, packed, kept, left_out)
+    def packed(self, rows: int, longest: int = LONGEST_NAME) -> str:
+        """Return the first `rows` rows as data; a table of one row needs none, since all of it is shown."""
+        if self.num_rows < 2 or not rows:  # noqa: PLR2004
+            return ""
+        if (rows, longest) not in self._packed:
+            self._packed[rows, longest] = pack(self._data(rows, longest))
+        return self._packed[rows, longest]
 
+    def _data(self, rows: int, longest: int) -> bytes:
+        """Return rows as JSON: numbers raw, what is shown otherwise as [full, shown], None for what is missing."""
+        by_column = zip(self.columns, self.values, self.labels, strict=True)
+        ready = [[_datum(v, column.unit, labels, longest) for v in cells[:rows]] for column, cells, labels in by_column]
+        return orjson.dumps(list(map(list, zip(*ready, strict=True))))
 
-def _static_rows(values: list[list[Any]], columns: tuple[Column, ...], seen: set[str], most: int) -> list[Row]:
-    """The first rows as markup: at most so many, and no more text than a table may have."""
-    rows, size = list[Row](), 0
-    for i in range(most):
-        rows.append(_row([column[i] for column in values], columns, seen))
-        size += sum(len(cell.text) + len(cell.full) for cell in rows[-1].cells)
-        if size > _STATIC_TEXT and len(rows) >= _FEWEST_STATIC:
-            break
-    return rows
-
-
-def plain_rows(table: Table, most: int) -> list[Row]:
-    """Return the first rows of a table without anchors."""
-    values = [column_values(table.frame[column.name]) for column in table.spec.columns]
-    return [
-        _row([column[i] for column in values], table.spec.columns, None) for i in range(min(most, len(table.frame)))
-    ]
-
-
-def _row(values: list[Any], columns: tuple[Column, ...], seen: set[str] | None) -> Row:
-    cells, link = list[Cell](), ""
-    for value, column in zip(values, columns, strict=True):
-        cells.append(_cell(value, column.unit))
-        if column.unit is Unit.NAME and column.is_key and not link and not fmt.is_missing(value) and seen is not None:
-            link = anchor(full_name(value))
-            link = "" if link in seen else link
-            seen.add(link)
-    return Row(tuple(cells), link)
+    def view(self, rows: list[Row], kept: int, longest: int, *, told: bool) -> View:
+        """Return the table with these rows as markup and the first `kept` as data."""
+        return View(
+            self.id, self.table, self.columns, tuple(rows), self.filter, self.choices,
+            self.packed(kept, longest), kept, told,
+        )  # fmt: skip
 
 
-def _cell(value: Any, unit: Unit) -> Cell:
-    if unit is Unit.NAME and not fmt.is_missing(value):
-        full = full_name(value)
-        short = names.short(full)
-        return Cell(short, "" if short == full else full)
-    if unit.is_text and not fmt.is_missing(value):
-        return Cell(full_name(fmt.text(value, unit)))
-    share = fmt.number(value) if unit is Unit.RATIO else None
-    return Cell(fmt.text(value, unit), "", "" if share is None or not 0 <= share <= 1 else f"{share:.3f}")
+def linked(tables: Iterable[list[Row]]) -> list[list[Row]]:
+    """Give every name one place on the page that has it in full, with an anchor, and link its other places to there.
+
+    The place is the first row that is about this name alone, then any row about it, then its first cell.
+    """
+    tables = list(tables)
+    owner: dict[str, Row] = {}
+    for row in sorted(chain.from_iterable(tables), key=lambda row: not row.is_main):
+        if row.anchor:
+            owner.setdefault(row.anchor, row)
+    seen = set(owner)
+    return [[_linked(row, owner, seen) for row in rows] for rows in tables]
+
+
+def _linked(row: Row, owner: dict[str, Row], seen: set[str]) -> Row:
+    mine = row.anchor if row.anchor and owner[row.anchor] is row else ""
+    cells, told = list[Cell](), False
+    for cell in row.cells:
+        name = anchor(cell.full) if len(cell.full) >= _LINKED else ""
+        if not name or (name == mine and not told):
+            told = told or bool(name)
+            cells.append(cell)
+        elif name in seen:
+            cells.append(replace(cell, link=name))
+        else:
+            seen.add(name)
+            cells.append(replace(cell, anchor=name))
+    return Row(tuple(cells), mine)
+
+
+def _labels(cells: list[Any], unit: Unit) -> dict[str, str]:
+    """Return what is shown of each of a column's names."""
+    if unit is not Unit.NAME:
+        return {}
+    return names.labels(dict.fromkeys(str(cell) for cell in cells if not fmt.is_missing(cell)))
+
+
+def _cell(value: Any, unit: Unit, labels: dict[str, str], longest: int) -> Cell:
+    if not unit.is_text or fmt.is_missing(value):
+        share = fmt.number(value) if unit is Unit.RATIO else None
+        bar = "" if share is None or not 0 <= share <= 1 else f"{share:.3f}"
+        return Cell(full_name(fmt.text(value, unit), longest), "", bar)
+    full, shown = _texts(value, unit, labels, longest)
+    return Cell(shown, "" if shown == full or not full.strip() else full)
+
+
+def _texts(value: Any, unit: Unit, labels: dict[str, str], longest: int) -> tuple[str, str]:
+    """Return a text as it is, and as it is shown."""
+    if unit is Unit.NAME:
+        return full_name(value, longest), labels[str(value)]
+    full = full_name(fmt.text(value, Unit.TEXT), longest)
+    return full, names.visible(full)
 
 
 def _filter(columns: tuple[Column, ...], values: list[list[Any]]) -> tuple[int, tuple[str, ...]]:
@@ -151,28 +219,18 @@ def _filter(columns: tuple[Column, ...], values: list[list[Any]]) -> tuple[int, 
             continue
         choices = {full_name(fmt.text(cell, Unit.TEXT)) for cell in cells if not fmt.is_missing(cell)}
         few = len(choices) in _FILTER_VALUES and len(cells) > 2 * len(choices)
-        if few and max(map(len, choices)) <= _FILTER_LENGTH:
+        if few and all(len(choice) <= _FILTER_LENGTH and choice == names.visible(choice) for choice in choices):
             return i, tuple(sorted(choices))
     return -1, ()
 
 
-def _data(columns: tuple[Column, ...], values: list[list[Any]], kept: int) -> bytes:
-    """Return rows as JSON: numbers raw, a name that is shown short as [full, short], None for what is missing."""
-    by_column = zip(columns, values, strict=True)
-    ready = [[_datum(value, column.unit) for value in cells[:kept]] for column, cells in by_column]
-    return orjson.dumps(list(map(list, zip(*ready, strict=True))))
-
-
-def _datum(value: Any, unit: Unit) -> Any:
+def _datum(value: Any, unit: Unit, labels: dict[str, str], longest: int) -> Any:
     if fmt.is_missing(value):
         return None
-    if unit is Unit.NAME:
-        full = full_name(value)
-        short = names.short(full)
-        return full if short == full else [full, short]
     number = fmt.number(value)
     if unit.is_text or number is None or type(value).__name__ in {"bool", "bool_"}:
-        return full_name(fmt.text(value, Unit.TEXT))
+        full, shown = _texts(value, unit if unit.is_text else Unit.TEXT, labels, longest)
+        return full if full == shown else [full, shown]
     if fmt.is_whole(value) and abs(number) < 2**53:
         return int(value)
     return float(f"{number:.{_DIGITS}g}")
@@ -180,5 +238,5 @@ def _datum(value: Any, unit: Unit) -> Any:
 
 def used_columns(tables: list[Table]) -> list[Column]:
     """Return every distinct column with a definition, in order."""
-    every = chain.from_iterable(table.spec.columns for table in tables)
+    every = chain.from_iterable(table.spec.columns[:_MOST_COLUMNS] for table in tables)
     return list({(c.label, c.help): c for c in every if c.help}.values())

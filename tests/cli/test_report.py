@@ -54,7 +54,7 @@ def test_every_format_named_last_with_its_size(cli, traces, tmp_path):
 def test_pdf_names_the_page_beside_it(cli, traces, tmp_path, monkeypatch):
     """Whatever the order of the options; paper as asked for."""
     asked = []
-    monkeypatch.setattr("htareport.render.pdf.pdf", lambda report, **options: asked.append(options) or b"%PDF-")
+    monkeypatch.setattr("htareport.render.pdf.pdf", lambda _, **options: asked.append(options) or b"%PDF-")
     assert cli("report", traces, *ONE, "-o", "s.pdf", "-o", "r.html", "--paper", "letter").status == 0
     digest = hashlib.sha256((tmp_path / "r.html").read_bytes()).hexdigest()
     assert asked == [{"paper": "Letter", "full_report": ("r.html", digest)}]

@@ -25,7 +25,10 @@ SHARED = Path(__file__).parents[3] / "shared"
 GOLDEN = SHARED / "golden"
 # Where the trace is exact to the ns so is the calculation; traces of whole µs are as HTA read them.
 RUNS = {
-    **dict.fromkeys(["bert_h100", "bert_mi300x", "nccl_args_a100", "owlv2_h100", "vllm_decode_hipgraph"], "hta_exact_ns"),
+    **dict.fromkeys(
+        ["bert_h100", "bert_mi300x", "nccl_args_a100", "owlv2_h100", "vllm_decode_hipgraph"],
+        "hta_exact_ns",
+    ),
     **dict.fromkeys(
         [
             *["critical_path_alexnet", "critical_path_simple_add", "critical_path_event_sync"],
@@ -33,7 +36,7 @@ RUNS = {
         ],
         "hta",
     ),
-}  # fmt: skip
+}
 WITH_SYNCS = {run for run in RUNS if run.startswith("critical_path")}  # 4
 EVERY_KERNEL = {"num_kernels": 100_000, "duration_ratio": 1.0}
 

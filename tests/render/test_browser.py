@@ -1,16 +1,18 @@
 """The page in Chromium, opened from disk: what only a browser can tell."""
 
 import base64
+import json
 import random
 import shutil
 import time
 
+import pandas as pd
 import pytest
 from render.sample import HOSTILE, REAL, sample
 
 from htareport.render import format as fmt
-from htareport.render import tables, write
-from htareport.report import Unit
+from htareport.render import palette, tables, write
+from htareport.report import Column, Report, Section, Table, TableSpec, Unit, key
 
 selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -86,8 +88,9 @@ def test_tables_sort_search_and_filter(browser):
     wait(browser, "return document.querySelector('th[aria-sort=descending]')")
     browser.execute_script(click.format(2))
     frame = sample()["kernel_breakdown"].table().sort_values("sum")
-    first = wait(browser, "return document.querySelector('th[aria-sort=ascending]')"
-                 " && document.querySelector('#table-kernel_breakdown-kernels tbody td.n').textContent")  # fmt: skip
+    first = wait(browser, "return document.querySelector('th[aria-sort=ascending]') &&"
+                 " document.querySelector('#table-kernel_breakdown-kernels td:not([class])').textContent",
+                 )  # fmt: skip
     assert first == fmt.text(int(frame["sum"].iloc[0]), Unit.NANOSECONDS)
     browser.execute_script(
         "const i = document.querySelector('#table-kernel_breakdown-kernels input'); i.value = 'NCCL';"
@@ -122,6 +125,58 @@ def test_numbers_read_the_same_in_both_languages(browser):
     cases += [[-1234567, "ns"], [0, "ratio"], [1, "ratio"], [7, "id"], [123456, "count"], [1e300, "ns"], [None, "ns"]]
     shown = browser.execute_script("return arguments[0].map(([value, unit]) => shown(value, unit))", cases)
     assert shown == [fmt.text(value, Unit(unit)) for value, unit in cases]
+
+
+def test_damaged_addresses_are_no_error(browser):
+    browser.get_log("browser")
+    browser.execute_script("location.hash = '#%E0%A4%A'")
+    browser.execute_script("location.hash = '#no-such-place'")
+    assert browser.get_log("browser") == []
+
+
+def test_dark_colours_are_colours_only(browser):
+    names = ["hasOwnProperty", "constructor", "__proto__", "toString", "#1F6FB2"]
+    trace = {"name": names[4], "text": names, "customdata": [[name, name] for name in names],
+             "line": {"color": "#1F6FB2"}, "marker": {"color": ["#1F6FB2", "toString", "#E69F00"]},
+             "fillcolor": "#D0D5DA", "legendgroup": "__proto__"}  # fmt: skip
+    spec = {"data": [trace], "layout": {"yaxis": {"ticktext": names}, "font": {"color": "#000"}}}
+    browser.execute_script("if (!isDark()) document.getElementById('theme').click()")
+    script = "return JSON.stringify(themed(JSON.parse(arguments[0]), JSON.parse(arguments[1])))"
+    made = json.loads(browser.execute_script(script, json.dumps(spec), json.dumps(palette.dark_of_light())))
+    browser.execute_script("document.getElementById('theme').click()")
+    dark = made["data"][0]
+    assert (dark["line"]["color"], dark["fillcolor"]) == ("#4A9BE0", "#4A545E")
+    assert dark["marker"]["color"] == ["#4A9BE0", "toString", "#F0B429"]
+    for name in ("name", "text", "customdata", "legendgroup"):
+        assert dark[name] == trace[name]
+    assert made["layout"]["yaxis"]["ticktext"] == names
+
+
+def test_names_that_stand_elsewhere_open_where_they_are(tmp_path_factory):
+    spec = TableSpec("gaps", "Gaps", (key("at", "At"), Column("before", "Before", Unit.NAME)))
+    gaps = Table(spec, pd.DataFrame({"at": [1, 2], "before": [REAL[0], HOSTILE[7] * 9]}))
+    kernels = Table(TableSpec("k", "K", (key("name", "Kernel", Unit.NAME),)), pd.DataFrame({"name": [REAL[0], "b"]}))
+    section = Section("s", "S", "Kernels", tables=(gaps, kernels))
+    path = write(Report("r", sections=(section,)), tmp_path_factory.mktemp("names") / "r.html")
+    driver = chromium(tmp_path_factory.mktemp("profile"))
+    try:
+        driver.get(path.as_uri())
+        driver.execute_script("document.querySelector('td.k a').click()")
+        shown = "return document.querySelector('#table-s-gaps td.k details[open] code')?.textContent"
+        assert wait(driver, shown) == REAL[0]
+        driver.execute_script("document.querySelector('#table-s-k th button').click()")
+        wait(driver, "return document.querySelector('#table-s-k tbody.all')")
+        assert driver.execute_script("return document.querySelectorAll('#table-s-k tbody tr[id]').length") == 2
+        driver.execute_script("location.hash = arguments[0]", tables.anchor(HOSTILE[7] * 9))
+        wait(driver, "return document.querySelector('#table-s-gaps tr.hit')")
+        assert driver.get_log("browser") == []
+    finally:
+        driver.quit()
+
+
+def test_wide_tables_show_that_they_scroll(browser):
+    images = browser.execute_script("return getComputedStyle(document.querySelector('.scroll')).backgroundAttachment")
+    assert images.split(", ")[:4] == ["local", "local", "scroll", "scroll"]
 
 
 def test_dark_page_prints_white(browser):

@@ -37,6 +37,11 @@ def made(mark: Mark, cells: dict[str, list], **more) -> Chart:
     return Chart("c", "T", mark, pd.DataFrame(frame), **channels, **more)
 
 
+def texts(root: ET.Element) -> list[tuple[str | None, ET.Element]]:
+    """Every text with its anchor, which stands on its group."""
+    return [(group.get("text-anchor"), text) for group in root.iter(f"{SVG}g") for text in group.iter(f"{SVG}text")]
+
+
 def checked(chart: Chart) -> ET.Element:
     """Both pictures of a chart, checked for what must hold of any."""
     text = svg(chart)
@@ -47,11 +52,11 @@ def checked(chart: Chart) -> ET.Element:
     assert root.find(f"{SVG}title").text
     assert root.find(f"{SVG}desc").text
     width = float(root.get("width"))
-    for element in root.iter(f"{SVG}text"):
+    for anchor, element in texts(root):
         if element.get("transform"):
             continue
         size = text_width(element.text)
-        shift = {"end": size, "middle": size / 2}.get(element.get("text-anchor"), 0)
+        shift = {"end": size, "middle": size / 2}.get(anchor, 0)
         left = float(element.get("x")) - shift
         assert left > -1, element.text
         assert left + size < width + 6, element.text
@@ -112,6 +117,7 @@ def test_hostile_names_are_text(mark):
         "rect",
         "path",
         "text",
+        "g",
     }
     text = figure(chart).to_plotly_json()
     strings = list(_strings(text["data"])) + list(_strings(text["layout"]))
@@ -165,6 +171,81 @@ def test_equal_short_names_are_two_bars():
     assert figure_spec(picture(chart))["data"][0]["y"] == [0.0, 1.0]
 
 
+def test_equal_short_names_say_what_differs():
+    chart = made(Mark.BAR, {"y": ["void a::k<1>(int)", "void a::k<2>(int)", ""], "x": [1, 2, 3]}, y_unit=Unit.NAME)
+    assert picture(chart).base.labels == ("a::k · 1", "a::k · 2", "(no name)")
+    root = checked(replace(chart, color="b"))
+    assert [one.name for one in picture(replace(chart, color="b")).series][2] == "(no name)"
+    assert "(no name): 3" in [title.text.replace("\u202fns", "") for title in root.iter(f"{SVG}title")]
+
+
+def test_names_do_not_turn_the_reading_direction():
+    for mark in (Mark.BAR, Mark.STACKED_BAR, Mark.TIMELINE, Mark.BOX, Mark.HEATMAP):
+        names = ["a\u202eb", "\u2066c"]
+        cells = {NAMED[mark]: names, "color": names if mark is not Mark.HEATMAP else [1, 2]}
+        cells |= {"text": names} if mark is Mark.TIMELINE else {}
+        chart = made(mark, cells, x_unit=Unit.TEXT if NAMED[mark] == "x" else Unit.ID, y_unit=Unit.TEXT)
+        chart = replace(chart, title=names[0], x_label=names[0], y_label=names[0], lines=((1.0, names[0]),))
+        shown = svg(chart) + "".join(_strings(figure(chart).to_plotly_json()))
+        assert "⟨U+202E⟩" in shown
+        assert not re.search("[\u202e\u2066]", shown)
+
+
+@pytest.mark.parametrize(
+    ("values", "series", "low", "said"),
+    [
+        ([97e6, 99e6, 98e6, 100e6], ["a"] * 4, 0, False),  # One line: flat is the truth.
+        ([60e6, 99e6, 98e6, 100e6], ["a", "a", "b", "b"], 0, False),
+        ([97e6, 99e6, 98e6, 100e6], ["a", "a", "b", "b"], 90, True),  # Two that nobody could tell apart.
+    ],
+)
+def test_axes_start_at_zero_or_say_so(values, series, low, said):
+    cells = {"x": [0, 1, 0, 1], "y": values, "low": values, "high": values}
+    chart = made(Mark.LINE, cells, y_label="time")
+    chart = replace(chart, frame=chart.frame.assign(c=series), color="c")
+    axis = picture(chart).value
+    assert (axis.low >= low) if low else axis.low == 0
+    assert axis.title == ("time (ms; not from 0)" if said else "time (ms)")
+
+
+def test_titles_of_axes_fit():
+    cells = {"y": ["a long name of a kernel"] * 2, "x": [1, 2]}
+    chart = made(Mark.BAR, cells, x_unit=Unit.NANOSECONDS, x_label="mean time on the host before a launch, " * 4)
+    layout = figure_spec(picture(chart), 500)["layout"]
+    title = layout["xaxis"]["title"]
+    assert text_width(title["text"], title["font"]["size"]) <= 500 - layout["margin"]["l"] - layout["margin"]["r"] + 1
+
+
+def test_middles_far_apart_stand_on_a_logarithmic_axis():
+    cells = {"y": ["a", "b", "c"], "x": [2e3, 3e3, 9e6], "low": [1e3, 2e3, 1e6], "high": [4e3, 5e3, 2e7]}
+    axis = picture(made(Mark.RANGE, cells, x_unit=Unit.NANOSECONDS, x_label="duration")).value
+    assert axis.log
+    assert axis.title == "duration (logarithmic)"
+    assert [label for _, label in axis.ticks()] == ["1\u202fµs", "10\u202fµs", "100\u202fµs", "1\u202fms", "10\u202fms"]
+    checked(made(Mark.RANGE, cells, x_unit=Unit.NANOSECONDS))
+    even = cells | {"x": [2e6, 3e6, 9e6]}
+    assert not picture(made(Mark.RANGE, even, x_unit=Unit.NANOSECONDS)).value.log
+
+
+def test_short_logarithmic_axes_have_ticks():
+    for low, high in ((2e3, 3e4), (6e5, 9e5), (5e4, 1e6)):
+        cells = {"x": [low, (low + high) / 2], "y": [5, 6], "x2": [(low + high) / 2, high]}
+        chart = made(Mark.HISTOGRAM, cells, x_unit=Unit.NANOSECONDS, y_unit=Unit.COUNT, log_x=True)
+        assert 2 <= len(picture(chart).base.ticks()) <= 8
+
+
+def test_neighbours_share_their_attributes():
+    root = checked(CHARTS["top"])
+    assert not [text for text in root.iter(f"{SVG}text") if text.get("fill") or text.get("class")]
+    assert len(list(root.iter(f"{SVG}g"))) < len(list(root.iter(f"{SVG}text")))
+
+
+def test_long_labels_are_cut_everywhere():
+    chart = made(Mark.BAR, {"y": ["k" * 9000], "x": [1]}, y_unit=Unit.NAME, lines=((1.0, "l" * 9000),))
+    chart = replace(chart, frame=chart.frame.assign(c=["s" * 9000]), color="c")
+    assert len(svg(chart)) < 5000
+
+
 def test_time_axis_says_ms():
     assert picture(CHARTS["top"]).value.title == "total time (ms)"
     assert [label for _, label in picture(CHARTS["top"]).value.ticks()][:3] == ["0", "100", "200"]
@@ -173,7 +254,7 @@ def test_time_axis_says_ms():
 def test_no_more_than_twelve_labels_below():
     cells = {"x": list(range(1000)), "y": [1.0] * 1000, "color": ["a"] * 1000}
     root = checked(made(Mark.STACKED_BAR, cells))
-    bottom = [e.text for e in root.iter(f"{SVG}text") if e.get("text-anchor") == "middle" and not e.get("transform")]
+    bottom = [e.text for anchor, e in texts(root) if anchor == "middle" and not e.get("transform")]
     assert 2 <= len(bottom) <= 12
 
 

@@ -15,7 +15,7 @@ from render.sample import HOSTILE, REAL, sample
 
 from htareport.errors import UsageError
 from htareport.render import bundle, tables
-from htareport.render.base85 import DIGITS, encode
+from htareport.render.base91 import DIGITS, encode
 from htareport.render.html import LIMIT, html
 from htareport.report import Column, Fact, Report, Section, Table, TableSpec, Unit, key
 
@@ -24,7 +24,7 @@ OWN_TAGS = {
     "html", "head", "meta", "title", "script", "style", "body", "a", "div", "nav", "ol", "ul", "li", "button", "main",
     "header", "h1", "h2", "h3", "h4", "p", "aside", "details", "summary", "span", "b", "section", "dl", "dt", "dd",
     "table", "thead", "tbody", "tr", "th", "td", "label", "input", "select", "option", "code", "strong", "figure",
-    "figcaption", "svg", "desc", "rect", "path", "text",
+    "figcaption", "svg", "desc", "g", "rect", "path", "text",
 }  # fmt: skip
 
 
@@ -77,22 +77,24 @@ def page(text):
 
 
 def block(page: Page, name: str) -> bytes:
-    attributes, packed = next((a, text) for _, a, text in page.blocks if a.get("id") == name)
-    if "data-size" not in attributes:
-        return gzip.decompress(base64.b64decode(packed))
-    return gzip.decompress(decode85(packed)[: int(attributes["data-size"])])
+    return gzip.decompress(decode91(next(text for _, a, text in page.blocks if a.get("id") == name)))
 
 
-def decode85(text: str) -> bytes:
-    words = (text[i : i + 5] for i in range(0, len(text), 5))
-    return b"".join(sum(DIGITS.index(d) * 85 ** (4 - i) for i, d in enumerate(word)).to_bytes(4) for word in words)
+def decode91(text: str) -> bytes:
+    pairs = (text[i : i + 2] for i in range(0, len(text), 2))
+    words = [(DIGITS.index(p[0]) * 91 + DIGITS.index(p[1]), 13) if len(p) == 2 else (DIGITS.index(p), 6) for p in pairs]
+    bits = "".join(f"{word:0{width}b}" for word, width in words)
+    return bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits) // 8 * 8, 8))
 
 
-@pytest.mark.parametrize("size", range(9))
-def test_base_85_loses_nothing(size):
+@pytest.mark.parametrize("size", range(30))
+def test_base_91_loses_nothing(size):
     """Whatever is left for the last group."""
     data = bytes(range(250, 250 - size, -1))
-    assert decode85(encode(data))[:size] == data
+    assert decode91(encode(data)) == data
+    assert decode91(encode(b"\xff" * size)) == b"\xff" * size
+    assert not set('<"\\') & set(DIGITS)
+    assert len(DIGITS) == 91
 
 
 def hash_of(text: str) -> str:
@@ -201,6 +203,31 @@ def test_long_names_are_cut_and_marked():
     text = html(Report("r", sections=(Section("s", "S", "Kernels", tables=(table,)),)))
     assert "[cut: 100,000 characters" in text
     assert "k" * 8193 not in text
+
+
+def test_blank_and_hidden_characters_show():
+    names = ["", "  ", "a\u202eb", "k\x1b\n1", "x\ud800"]
+    spec = TableSpec("t", "T", (key("name", "Kernel", Unit.NAME), Column("host", "Host")))
+    table = Table(spec, pd.DataFrame({"name": names, "host": ["h\u2067", *"abcd"]}))
+    text = html(
+        Report("r\u202e", "v\u2066", {"source": "\u202e"}, ("w\u202e",), (Section("s", "S", "K", tables=(table,)),))
+    )
+    page = Page(text)
+    assert not re.search(r"<summary>\s*</summary>", text)
+    assert '<td class="k">(no name) #1</td>' in text
+    assert "<summary>a⟨U+202E⟩b</summary><code>a\u202eb</code>" in text
+    assert "<summary>k␛␊1</summary><code>k&#27;\n1</code>" in text
+    assert "<summary>h⟨U+2067⟩</summary><code>h\u2067</code>" in text
+    assert not re.search("[\u202e\u2066-\u2069\x1b]", re.sub(r"<code>.*?</code>", "", text, flags=re.DOTALL))
+    rows = json.loads(block(page, "table-s-t-data"))
+    assert [row[0][0] for row in rows[:4]] == ["", "  ", "a\u202eb", "k\x1b\n1"]
+    assert rows[4][0] == "x\ufffd"
+
+
+def test_headings_break_once_at_most(text):
+    labels = [re.sub("<.*?>", "", cell) for cell in re.findall(r"<th .*?</th>", text)]
+    assert max(label.count(" ") for label in labels) == 1
+    assert "Exposed communication" in labels
 
 
 def test_first_fifty_rows_stand_in_the_page(text):

@@ -5,7 +5,7 @@ import time
 import pytest
 from render.sample import HOSTILE, REAL
 
-from htareport.render.names import cut, short
+from htareport.render.names import cut, label, labels, short
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_no_longer_than_64(name):
     assert 0 < len(short(name)) <= 64
 
 
-@pytest.mark.parametrize("name", [*HOSTILE[:6], *HOSTILE[7:]])
+@pytest.mark.parametrize("name", [*HOSTILE[:6], *HOSTILE[8:]])
 def test_what_is_no_cpp_stays(name):
     assert short(name) == name
 
@@ -53,3 +53,50 @@ def test_hostile_names_cost_no_time(evil):
 def test_cut_in_the_middle():
     assert cut("abcdefghij", 7) == "abcd…ij"
     assert cut("abc", 7) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\u202eb", "a⟨U+202E⟩b"),
+        ("a\x1b[1mb\x7f\x85", "a␛[1mb␡⟨U+0085⟩"),
+        ("a\nb\tc", "a␊b␉c"),
+        ("a\u200bb\ufeff\u2066", "a⟨U+200B⟩b⟨U+FEFF⟩⟨U+2066⟩"),
+        ("\ud800", "\ufffd"),
+        ("核函数_ядро_🚀", "核函数_ядро_🚀"),
+    ],
+)
+def test_what_does_not_show_is_spelled_out(name, shown):
+    assert short(name) == shown
+
+
+@pytest.mark.parametrize("name", ["", " ", "\u2003 "])
+def test_blank_names_show(name):
+    assert label(name) == "(no name)"
+
+
+def test_equal_short_names_are_told_apart():
+    kernel = "void at::native::vectorized_elementwise_kernel<4, at::native::{}_kernel_cuda(at::TensorIteratorBase&)::"
+    rest = "{{lambda()#2}}::operator()() const::{{lambda(float)#1}}, at::detail::Array<char*, 2> >(int, float)"
+    names = [f"{kernel.format(what)}{rest}" for what in ("sqrt", "addcmul", "addcdiv")]
+    assert list(labels(names).values()) == [
+        f"vectorized_elementwise_kernel fp32 · {what}_kernel_cuda" for what in ("sqrt", "addcmul", "addcdiv")
+    ]
+    assert labels(["void k<1>()", "void k<2>()"]) == {"void k<1>()": "k · 1", "void k<2>()": "k · 2"}
+    gemm = "sm90_xmma_gemm_bf16bf16_bf16f32_tn_n_tilesize{}_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas"
+    told = list(labels([gemm.format(tile) for tile in ("128x256x64", "64x64x64")]).values())
+    assert [text.split(" · ")[1] for text in told] == ["tilesize128x256x64", "tilesize64x64x64"]
+
+
+def test_labels_are_unique_and_short_whatever_the_names():
+    names = [*HOSTILE, *REAL, "", " ", *(f"{name} " for name in REAL), *("q" * i for i in range(60, 90)),
+             *(f"void k<{'x' * 5000}{i}>()" for i in range(100))]  # fmt: skip
+    shown = labels(names)
+    assert set(shown) == set(names)
+    assert len(set(shown.values())) == len(names)
+    assert all(0 < len(text) <= 64 for text in shown.values())
+
+
+def test_chains_of_kernels_are_made_short():
+    chain = f"{REAL[0]} → {REAL[9]} ×3"
+    assert short(chain, 200) == "vectorized_elementwise_kernel [CUDAFunctor_add] bf16 → reduce_kernel [MeanOps] fp32 ×3"

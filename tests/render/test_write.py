@@ -134,6 +134,18 @@ def test_names_are_inert_in_markdown(name):
     assert not re.search(r"(?<!\\)://", words(name))
 
 
+def test_markdown_shows_what_does_not_show():
+    assert code("a\u202eb\x1b") == "`a⟨U+202E⟩b␛`"
+    assert words("a\u202eb\nc") == "a⟨U+202E⟩b c"
+    spec = TableSpec("t", "T", (key("name", "Kernel", Unit.NAME),))
+    names = ["", "void k<float, 1>(int)", "void k<float, 2>(int)"]
+    table = Table(spec, pd.DataFrame({"name": names}))
+    text = markdown(Report("r", sections=(Section("s", "S", "K", tables=(table,)),)))
+    assert "| `(no name)` |\n| `k fp32 · 1` |\n| `k fp32 · 2` |" in text
+    lines = csv_text(table).split("\r\n")
+    assert lines[1:4] == ['""', '"void k<float, 1>(int)"', '"void k<float, 2>(int)"']
+
+
 def test_notebook_has_no_scripts():
     text = notebook_html(sample())
     assert "<script" not in text

@@ -1,0 +1,110 @@
+"""The summary as PDF: pages, text, size, and what happens without Pango."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from render.sample import sample
+
+from htareport import render
+from htareport.errors import MissingLibraryError
+from htareport.render import pdf as pdf_module
+
+pytest.importorskip("weasyprint", exc_type=(ImportError, OSError), reason="WeasyPrint or Pango is not here")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return pdf_module.pdf(sample(), full_report=("report.html", "0123456789abcdef" * 4))
+
+
+def told(tool: str, data: bytes, path, *options: str) -> str:
+    found = shutil.which(tool)
+    if not found:
+        pytest.skip(f"{tool} (poppler-utils) is not here")
+    path.write_bytes(data)
+    command = [found, *options, str(path), *(["-"] if tool == "pdftotext" else [])]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
+def text_of(data: bytes, path) -> str:
+    return told("pdftotext", data, path, "-layout")
+
+
+def test_text_can_be_selected(made, tmp_path):
+    """Verdict, key numbers, names and the hash of the full report."""
+    report, text = sample(), text_of(made, tmp_path / "a.pdf")
+    flat = " ".join(text.split())
+    assert " ".join(report.verdict.split()).replace("\u202f", " ") in flat.replace("\u202f", " ")
+    assert "report.html" in flat
+    assert "0123456789abcdef" in flat
+
+
+def test_size_and_pages(made, tmp_path):
+    """At most four pages and 300 KB."""
+    assert made.startswith(b"%PDF-")
+    assert len(made) < 300_000
+    pages = re.search(r"Pages: +(\d+)", told("pdfinfo", made, tmp_path / "a.pdf"))
+    assert int(pages[1]) <= pdf_module.MOST_PAGES
+
+
+def test_tagged_with_title(made, tmp_path):
+    """As PDF/UA asks."""
+    info = told("pdfinfo", made, tmp_path / "a.pdf")
+    assert re.search(r"Tagged: +yes", info)
+    assert re.search(r"Title: +llama", info)
+
+
+def test_equal_reports_give_equal_bytes(made):
+    """No clock and no random ids."""
+    assert pdf_module.pdf(sample(), full_report=("report.html", "0123456789abcdef" * 4)) == made
+
+
+def test_nothing_is_drawn_wrong(caplog):
+    """WeasyPrint only logs what it cannot draw."""
+    with caplog.at_level(logging.ERROR, "weasyprint"):
+        pdf_module.pdf(sample())
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_hostile_title_stays_text(tmp_path):
+    """In the footer it is a CSS string, from which nothing gets out."""
+    title = '"; } body { display: none } </style><script>x</script> \\" \n ünï'
+    data = pdf_module.pdf(replace(sample(), title=title))
+    assert "About" in text_of(data, tmp_path / "a.pdf")
+
+
+@pytest.mark.parametrize("paper", list(pdf_module.PAPERS))
+def test_paper(paper, tmp_path):
+    """A4 or Letter, in points."""
+    info = told("pdfinfo", pdf_module.pdf(sample(), paper=paper), tmp_path / "a.pdf")
+    assert re.search({"A4": r"Page size: +595", "Letter": r"Page size: +612"}[paper], info)
+
+
+def test_no_more_than_fits():
+    """With little room the first sections of the chapters stay, and the rest is named."""
+    report = sample()
+    some, all_of_it = pdf_module.chosen(report, 300), pdf_module.chosen(report, 1_000_000)
+    assert 0 < len(some) < len(all_of_it)
+    assert "In the full report only" in pdf_module.summary_html(report, some, "A4", None)
+
+
+def test_without_pango(monkeypatch, tmp_path):
+    """One line that names what to install; no half-written file."""
+    real = builtins.__import__
+
+    def refuse(name, *rest, **more):
+        if name == "weasyprint":
+            raise OSError("cannot load library 'libgobject-2.0-0'")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingLibraryError, match=r"apt-get install libpango-1\.0-0"):
+        render.write(sample(), tmp_path / "a.pdf")
+    assert list(tmp_path.iterdir()) == []
