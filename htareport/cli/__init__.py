@@ -14,23 +14,28 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from htareport.cli import console
+from htareport.cli import channels, console
 from htareport.errors import HtaReportError
 
 EXIT_OUTPUT, EXIT_INTERNAL, EXIT_INTERRUPTED = 5, 70, 130
 
-DESCRIPTION = "Reports from PyTorch profiler (Kineto) traces of one run: one file per rank in, one HTML page or PDF out."
+DESCRIPTION = (
+    "Reports from PyTorch profiler (Kineto) traces of one run: one file per rank in, one HTML page or PDF out."
+)
 EPILOG = """\
 examples:
   htareport report traces/                        writes report.html
   htareport report traces/ -o run7.html -o run7.pdf --title "Run 7"
   htareport explain temporal_breakdown            what it computes, its columns and options
   htareport validate traces/                      what is in the files, and what is missing for what
+  htareport send run7.json --to team@example.org  by mail, the PDF attached
+  htareport comment run7.json                     as a comment on the pull request of this CI job
+  htareport index reports/                        one page over many saved reports
 
 exit status:
   0 done   2 wrong usage   3 nothing could be read   4 written, but a trace file could not be used or a section
-  failed (0 with --allow-partial)   5 an output could not be written   70 htareport itself failed (a fault of ours,
-  or not enough memory)   130 interrupted
+  failed (0 with --allow-partial)   5 an output could not be written or delivered   70 htareport itself failed (a
+  fault of ours, or not enough memory)   130 interrupted
 """
 TRACES_HELP = (
     "folder of trace files (those directly inside; only if there are none, those below it), one file, or a quoted "
@@ -97,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(ranks=None, jobs=None, parser=command)
     _add_reading_options(validate)
     _add_common_options(explain, validate)
+    channels.add_commands(commands, _add_reading_options, _add_common_options)
     return made
 
 
@@ -110,7 +116,8 @@ def _add_report(commands: Any) -> None:
     add = report.add_argument
     add("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, .json.gz)")
     add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .pdf (a summary "
-        "of up to 4 pages) .md .json .json.gz .csv.zip (every table); - is Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
+        "of up to 4 pages) .md .json .json.gz .eml (a mail) .csv.zip (every table); - is Markdown on standard output; "
+        "repeatable (default: report.html)")  # fmt: skip
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     _add_reading_options(report)
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")

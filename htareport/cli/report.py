@@ -161,9 +161,7 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
             if output == "-":
                 console.write(render.encoded(report, ".md").decode())
                 continue
-            path = render.write(
-                report, output, plotlyjs=options.plotlyjs, paper=options.paper, full_report=full_report
-            )
+            path = render.write(report, output, plotlyjs=options.plotlyjs, paper=options.paper, full_report=full_report)
             written.append(f"{path}  {console.size(path.stat().st_size)}")
             if path.suffix.lower() == ".html":
                 full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()

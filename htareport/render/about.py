@@ -25,6 +25,7 @@ _LABELS = {
     "capture": "Recorded with",
     "options": "Options",
     "start": "Start of the trace",
+    "zero_ns": "Zero of all times",
 }
 _MOST_ENTRIES = 80
 _LONGEST_CHIP, _LONGEST_LINE, _LONGEST_ENTRY = 100, 400, 2000
@@ -106,8 +107,8 @@ def _entry(name: str, value: Any) -> Entry:
         return Entry(term, _steps(value).removesuffix(" steps"))
     if name == "devices":
         return Entry(term, ", ".join(_devices(value)))
-    if name.endswith("_ns") and isinstance(value, int) and abs(value) < _STAMP:
-        return Entry(term, fmt.text(value, Unit.NANOSECONDS))
+    if name.endswith("_ns") and isinstance(value, int):
+        return Entry(term, fmt.text(value, Unit.NANOSECONDS) if abs(value) < _STAMP else f"{value} ns since the epoch")
     return Entry(term, said(value))
 
 
@@ -126,7 +127,7 @@ def said(value: Any, depth: int = 0) -> str:
     elif isinstance(value, (list, tuple)):
         parts = [said(item, depth + 1) for item in value[:_MOST_ITEMS]]
     else:
-        return str(value)
+        return str(value) or ("–" if depth else "")
     more = f" … and {len(value) - _MOST_ITEMS:,} more" if len(value) > _MOST_ITEMS else ""
     joined = ("; " if depth == 0 else ", ").join(parts) + more
     return joined if depth < _DEEPEST else "…"

@@ -1,0 +1,34 @@
+"""`htareport index`: one page over the saved reports of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from htareport import render
+from htareport.cli import console
+from htareport.cli.report import EXIT_PARTIAL, check_output
+from htareport.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+
+def run(arguments: Namespace) -> int:
+    """Write the page; return the exit status."""
+    if not arguments.source:
+        raise UsageError("no folder of reports was named: the path is empty")
+    folder = Path(arguments.source)
+    output = Path(arguments.output or folder / "index.html")
+    if not output.name.lower().endswith(".html"):
+        raise UsageError(f"-o {output}: the index is an HTML page: its name ends with .html")
+    if folder.is_dir():
+        check_output(str(output))
+    from htareport.deliver.index import overview
+
+    made = overview(folder, output)
+    console.problems([f"{name}: {reason}" for name, reason in made.damaged], [])
+    path = render.write_bytes(output, made.page.encode())
+    if not arguments.quiet:
+        console.out(f"{path}  {console.size(path.stat().st_size)}  {made.runs} run{'' if made.runs == 1 else 's'}")
+    return EXIT_PARTIAL if made.damaged and not arguments.allow_partial else 0

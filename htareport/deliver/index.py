@@ -1,0 +1,103 @@
+"""Reading the saved reports of a folder for the page over all of them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from os.path import relpath
+from pathlib import Path
+
+import orjson
+
+from htareport.errors import NothingToReadError, ReportFileError, printable
+from htareport.render.index import Run, index, started
+from htareport.report import Report
+
+_SUFFIXES = (".json", ".json.gz")
+_REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema_version"\s*:')
+_HEAD_BYTES = 4096
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The page over a folder's reports, how many there are, and the files that could not be read, with the reason."""
+
+    page: str
+    runs: int
+    damaged: tuple[tuple[str, str], ...]
+
+
+def overview(folder: Path, output: Path, now: datetime | None = None) -> Overview:
+    """Make the page over all reports in a folder, with links as they hold in `output`.
+
+    NothingToReadError where there is none.
+    """
+    if not folder.is_dir():
+        raise NothingToReadError(f"{folder}: is no folder of reports")
+    runs, damaged, others = list[Run](), list[tuple[str, str]](), list[str]()
+    for path in _json_files(folder):
+        name = printable(path.relative_to(folder).as_posix())
+        try:
+            report = _light(path) if _is_report(path) else None
+        except (OSError, ReportFileError) as error:
+            reason = str(error).removeprefix(f"{printable(str(path))}: ")
+            damaged.append((name, reason))
+        else:
+            if report is None:
+                others.append(name)
+            else:
+                runs.append(_run(report, path, output))
+    if not runs:
+        told = "; ".join(f"{name}: {reason}" for name, reason in damaged[:3])
+        raise NothingToReadError(f"{folder}: no reports (.json, .json.gz) in or below it{'; ' if told else ''}{told}")
+    title = f"Runs in {printable(folder.resolve().name)}"
+    page = index(runs, title=title, made=now or datetime.now(UTC), damaged=damaged, others=others)
+    return Overview(page, len(runs), tuple(damaged))
+
+
+def _json_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.name.lower().endswith(_SUFFIXES) and path.is_file():
+            yield path
+
+
+def _is_report(path: Path) -> bool:
+    """Tell by its beginning whether a file is a report or wants to be one; traces beside it may be large."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+        except zlib.error as error:
+            raise ReportFileError(f"{path}: {error}") from error
+    if not head.strip():
+        raise ReportFileError(f"{path}: is empty")
+    return _REPORT.match(head) is not None
+
+
+def _light(path: Path) -> Report:
+    """Load a report without its tables and charts, which the page does not show. ReportFileError for a damaged one."""
+    try:
+        data = path.read_bytes()
+        raw = orjson.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+    except (EOFError, OSError, zlib.error, ValueError) as error:
+        raise ReportFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    for section in raw.get("sections") or () if isinstance(raw, dict) else ():
+        if isinstance(section, dict):
+            section |= {"tables": [], "charts": []}
+    return Report.from_json(orjson.dumps(raw), str(path))
+
+
+def _run(report: Report, path: Path, output: Path) -> Run:
+    """Date a run by its trace, else by its file, and link it to its page, else to its JSON."""
+    date = started(report)
+    stem = path.name[: -len(".json.gz" if path.name.lower().endswith(".json.gz") else ".json")]
+    beside = [path.with_name(stem + suffix) for suffix in (".html", ".pdf", ".md")]
+    target = next((each for each in beside if each.is_file() and each.resolve() != output.resolve()), path)
+    link = Path(relpath(target.resolve(), output.resolve().parent)).as_posix()
+    return Run(report, link, date or datetime.fromtimestamp(path.stat().st_mtime, UTC), date is None)

@@ -1,0 +1,101 @@
+"""The comment on a pull request: the one number first, then key numbers, findings, and what one looks up, folded.
+
+Whatever comes from the traces is inert: names stand in code spans, and elsewhere nothing calls people, issues or links.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from markupsafe import Markup
+
+from htareport.errors import UsageError
+from htareport.render import about, brief, names
+from htareport.render import format as fmt
+from htareport.render.environment import environment
+from htareport.render.html import cards, findings
+from htareport.render.markdown import LIMIT, code, words
+from htareport.report import Report, Unit
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CALLS = re.compile(r"(@|#|!|%|~|\$|&|\bGH-|:(?=\\?/))(?=[\w\\/\"])")  # People, issues, merge requests, labels, links.
+_ENVIRONMENT = {
+    "Folder", "Ranks read", "World size", "Devices", "Steps", "Window", "Versions", "Recorded with",
+    "Start of the trace",
+}  # fmt: skip
+_MOST_WARNINGS = 5
+_LONGEST_TEXT = 400
+_URL_SAFE = "/:?#@!$&'*+,=%~-._"
+
+
+def marker(name: str = "report") -> str:
+    """Return the hidden line by which a comment is found again. UsageError for a name that is no id."""
+    if not _ID.fullmatch(name) or "--" in name:  # Two hyphens would end the hidden line on some sites.
+        raise UsageError(f"--id {name}: is no id of letters, digits, dots, underscores and single hyphens")
+    return f"<!-- htareport:{name} -->"
+
+
+def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> str:
+    """Return the comment as Markdown, of no more than 60,000 characters.
+
+    `name` tells apart several comments on one pull request. UsageError for a `name` or an `artifact_url` that is none.
+    """
+    label, number = brief.headline(report)
+    text = ""
+    for most in (10, 5, 0):
+        text = environment().get_template("comment.md.j2").render(
+            marker=Markup(marker(name)), label=label, number=_safe(number), title=_name(brief.title(report)),  # noqa: S704
+            verdict=_safe(report.verdict),
+            warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
+            more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
+            cards=[(_safe(f.label), _safe(brief.value(f)), _safe(f.detail)) for f in cards(report.sections)],
+            findings=[(_safe(f.severity.capitalize()), _safe(f.title), _safe(brief.saving(f)), _safe(f.advice))
+                      for f in findings(report.sections)[:brief.MOST_FINDINGS]],
+            kernels=_grid(brief.kernels(report, most)) if most else None,
+            ranks=_grid(brief.worst_ranks(report, most)) if most else None,
+            entries=[(_safe(entry.term), _safe(entry.text)) for entry in about.entries(report)
+                     if most and entry.term in _ENVIRONMENT],
+            link=Markup(_link(artifact_url)) if artifact_url else "", version=_safe(about.version(report)),  # noqa: S704
+        )  # fmt: skip
+        if len(text) <= LIMIT:
+            break
+    return text.encode("utf-8", "replace").decode()
+
+
+def _link(url: str) -> str:
+    """Return a URL with everything escaped that Markdown could read."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or not url.isprintable() or " " in url:
+        raise UsageError(f"--artifact-url {url}: is no http(s) URL")
+    return quote(url, safe=_URL_SAFE)
+
+
+def _grid(grid: brief.Grid | None) -> tuple[str, Markup] | None:
+    """Return title and Markdown of a table."""
+    if grid is None:
+        return None
+    head = " | ".join(calm(column.label) for column in grid.columns)
+    rule = " | ".join("---" if column.unit.is_text else "--:" for column in grid.columns)
+    body = [" | ".join(map(_cell, row, (column.unit for column in grid.columns))) for row in grid.rows]
+    more = f" ({len(grid.rows)} of {grid.total:,})" if grid.total > len(grid.rows) else ""
+    return grid.title + more, Markup("\n".join(f"| {line} |" for line in (head, rule, *body)))  # noqa: S704  escaped
+
+
+def _cell(item: Any, unit: Unit) -> str:
+    shown = fmt.text(item, unit)
+    return code(names.cut(shown, brief.LONGEST_NAME)) if unit.is_text and not fmt.is_missing(item) else calm(shown)
+
+
+def calm(text: str) -> str:
+    """Return text as plain words that call nobody: an invisible space stands behind each sign that could."""
+    return _CALLS.sub("\\1&#8203;", words(names.cut(text, _LONGEST_TEXT)))
+
+
+def _safe(text: str) -> Markup:
+    return Markup(calm(text))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
+
+
+def _name(text: str) -> Markup:
+    return Markup(code(text))  # noqa: S704  ditto

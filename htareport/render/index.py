@@ -1,0 +1,164 @@
+"""One page over many reports: the runs by date, the trend of their key numbers, and a link to each report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from markupsafe import Markup
+
+from htareport._version import __version__
+from htareport.render import about, brief, bundle, palette
+from htareport.render import format as fmt
+from htareport.render.environment import environment, source
+from htareport.render.svg import svg
+from htareport.report import Chart, Fact, Mark, Report, Unit
+
+WIDTH = 520
+_SHARES = {"compute_share": "computing", "exposed_comm_share": "exposed communication", "idle_share": "idle"}
+_TIMES = {"step_time": "Step time", "device_span": "GPU time"}
+_FACTS = _TIMES | {name: label.capitalize() for name, label in _SHARES.items()}
+_LEAST_RUNS = 2  # For a trend.
+_MOST_NAMED = 50
+_CSS = """
+.index{max-width:1200px;margin:0 auto;padding:16px 20px 60px}
+.index h1{font-size:23px;color:inherit}
+td.long{text-align:left;white-space:normal;min-width:220px;max-width:360px;overflow-wrap:anywhere}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its report, the path to open (relative to the page), and when it was."""
+
+    report: Report
+    path: str
+    date: datetime | None
+    is_file_date: bool = False  # When the file was written, where the trace does not say when it was recorded.
+
+    def fact(self, name: str) -> Fact | None:
+        """Return a key number that has a value."""
+        facts = (fact for section in self.report.sections for fact in section.facts)
+        return next((fact for fact in facts if fact.name == name and fact.value is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one cell shows, and what it is sorted by."""
+
+    text: str
+    key: float | str | None = None
+
+
+def started(report: Report) -> datetime | None:
+    """Return when a run was recorded, if its report says so."""
+    said = str(report.meta.get("start") or "").strip().removesuffix(" UTC")
+    try:
+        found = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[tuple[str, str]] = (),
+          others: Sequence[str] = ()) -> str:  # fmt: skip
+    """Return the page. `damaged` are files with the reason why they are not in it, `others` are no reports."""
+    oldest = datetime.min.replace(tzinfo=UTC)
+    ordered = sorted(runs, key=lambda run: (run.date or oldest, run.path))
+    script = source("index.js")
+    css = source("report.css") + palette.css() + _CSS
+    policy = (
+        f"default-src 'none'; script-src {bundle.csp_hash(script)}; style-src {bundle.csp_hash(css)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return environment().get_template("index.html.j2").render(
+        title=title, policy=policy, css=Markup(css), script=Markup(script), version=__version__,  # noqa: S704  our own
+        made=f"{made:%Y-%m-%d %H:%M} UTC", runs=len(ordered), columns=_columns(ordered), rows=_rows(ordered),
+        charts=[(chart, Markup(svg(chart, WIDTH, xmlns=False))) for chart in trends(ordered)],  # noqa: S704  it escapes
+        damaged=damaged[:_MOST_NAMED], more_damaged=max(0, len(damaged) - _MOST_NAMED),
+        others=others[:_MOST_NAMED], more_others=max(0, len(others) - _MOST_NAMED),
+        has_file_dates=any(run.is_file_date for run in ordered),
+    ).encode("utf-8", "replace").decode()  # fmt: skip
+
+
+def trends(runs: Sequence[Run]) -> list[Chart]:
+    """Return the charts over the runs, oldest first; those of which fewer than two runs have a number are left out."""
+    made = []
+    times = _points(runs, {"step_time": "step time"})
+    if len(times) >= _LEAST_RUNS:
+        made.append(Chart("step_time", "Step time", Mark.LINE, times, "run", "value", x_label="run",
+                          y_label="step time", caption="Runs by date; their numbers stand in the table."))  # fmt: skip
+    shares = _points(runs, _SHARES)
+    if shares["run"].nunique() >= _LEAST_RUNS:
+        made.append(Chart("shares", "Where the time goes", Mark.LINE, shares, "run", "value", "part", x_label="run",
+                          y_label="share of the time", y_unit=Unit.RATIO,
+                          caption="Shares of step time; of all that was recorded in runs without steps."))  # fmt: skip
+    return made
+
+
+def _points(runs: Sequence[Run], wanted: dict[str, str]) -> pd.DataFrame:
+    found = [(number, part, fact.value) for name, part in wanted.items()
+             for number, run in enumerate(runs, 1) if (fact := run.fact(name))]  # fmt: skip
+    return pd.DataFrame(found, columns=["run", "part", "value"])
+
+
+def _columns(runs: Sequence[Run]) -> list[tuple[str, bool]]:
+    """Return the columns: label, and whether it is text."""
+    shown = [_FACTS[name] for name in _shown(runs)]
+    if "Step time" in shown:
+        shown.insert(shown.index("Step time") + 1, "Change")
+    texts = {"Date", "Report"}
+    return [(label, label in texts) for label in ("Run", "Date", "Report", "Ranks", "Steps", *shown, "Warnings")]
+
+
+def _shown(runs: Sequence[Run]) -> list[str]:
+    return [name for name in _FACTS if any(run.fact(name) for run in runs)]
+
+
+def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the rows of the table, newest first; each change is against the run before that has a step time."""
+    facts, made, before = _shown(runs), [], None
+    for number, run in enumerate(runs, 1):
+        cells = [_count(run.report.meta.get("num_ranks")), _count(_steps(run.report))]
+        for name in facts:
+            fact = run.fact(name)
+            cells.append(Cell(brief.value(fact), fact.value) if fact else Cell(fmt.MISSING))
+            if name == "step_time":
+                cells.append(_change(before, fact.value if fact else None))
+                before = fact.value if fact else before
+        cells.append(_count(len(run.report.warnings)))
+        made.append({"number": number, "date": _date(run), "cells": cells, "title": brief.title(run.report),
+                     "href": quote(run.path, safe="/"), "path": run.path,
+                     "devices": _devices(run.report)})  # fmt: skip
+    return made[::-1]
+
+
+def _steps(report: Report) -> Any:
+    steps = report.meta.get("steps")
+    return steps.get("count") if isinstance(steps, Mapping) else None
+
+
+def _devices(report: Report) -> str:
+    return next((entry.text for entry in about.entries(report) if entry.term == "Devices"), "")
+
+
+def _count(value: Any) -> Cell:
+    is_number = type(value) in {int, float}
+    return Cell(fmt.text(value, Unit.COUNT), value) if is_number else Cell(fmt.MISSING)
+
+
+def _change(before: float | None, now: float | None) -> Cell:
+    if not before or now is None:
+        return Cell(fmt.MISSING)
+    change = now / before - 1
+    return Cell(("+" if change > 0 else "") + fmt.text(change, Unit.RATIO), change)
+
+
+def _date(run: Run) -> Cell:
+    if run.date is None:
+        return Cell(fmt.MISSING)
+    return Cell(f"{run.date:%Y-%m-%d %H:%M}{' *' if run.is_file_date else ''}", run.date.timestamp())
