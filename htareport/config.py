@@ -7,6 +7,7 @@ message from either.
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 from htareport.errors import UsageError, printable
 
 PAPERS = ("A4", "Letter")
+AMOUNTS = ("gpu_hour", "samples_per_step", "tokens_per_step")  # Options of the analysis of cost.
 MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
 
 Settings = dict[str, dict[str, str]]  # Option values by analysis and option.
@@ -42,10 +44,19 @@ def report_options(given: Mapping[str, Any], config: str | None = None) -> Repor
     """Combine what the command line gave with a configuration file; the command line wins."""
     from_file = ReportOptions() if config is None else _load(config)
     values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in given.items()}
-    settings = {name: dict(options) for name, options in from_file.set.items()}
-    for name, options in values.pop("set", {}).items():
-        settings.setdefault(name, {}).update(options)
+    settings = _with_amounts(values)
+    for name, options in from_file.set.items():
+        settings[name] = options | settings.get(name, {})
     return ReportOptions(**{**vars(from_file), **values, "set": settings})
+
+
+def _with_amounts(values: dict[str, Any]) -> Settings:
+    """Take options of analyses out of the values: those given by name, over those that have a switch of their own."""
+    amounts = {name: values.pop(name) for name in AMOUNTS if name in values}
+    settings = {name: dict(options) for name, options in values.pop("set", {}).items()}
+    if amounts:
+        settings["cost"] = amounts | settings.get("cost", {})
+    return settings
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -86,7 +97,8 @@ def _load(config: str) -> ReportOptions:
     options = {name.replace("-", "_"): value for name, value in options.items()}
     _refuse_unknown(options, _READERS.keys() - {"set"}, path, "key")
     values = {name: _read(f"{path}: {name}", name, value) for name, value in options.items()}
-    return ReportOptions(**values, set=_read(f"{path}: set", "set", settings))
+    settings = _with_amounts(values | {"set": _read(f"{path}: set", "set", settings)})
+    return ReportOptions(**{name: value for name, value in values.items() if name not in AMOUNTS}, set=settings)
 
 
 def _refuse_unknown(given: Iterable[str], known: Iterable[str], path: Path, kind: str) -> None:
@@ -140,6 +152,17 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _amount(value: Any) -> str:
+    text = str(value)
+    try:
+        is_amount = not isinstance(value, bool) and 0 < float(text) < math.inf
+    except ValueError:
+        is_amount = False
+    if not is_amount:
+        raise ValueError(f"{text!r} is not a number above 0")
+    return text
+
+
 def _paper(value: Any) -> str:
     for known in PAPERS:
         if str(value).casefold() == known.casefold():
@@ -184,6 +207,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "jobs": _jobs,
     "allow_partial": _flag,
     "paper": _paper,
+    **dict.fromkeys(AMOUNTS, _amount),
     "require_pdf": _flag,
     "plotlyjs": _file,
     "set": _settings,

@@ -31,6 +31,7 @@ class Unit(StrEnum):
     NAME = "name"  # Name of a kernel, operator or call: shortened where space is short, never in data.
     ID = "id"  # Rank, device, stream, step: a number that is not a quantity.
     COUNT = "count"
+    NUMBER = "number"  # A quantity whose label names its unit: money, samples per second.
     NANOSECONDS = "ns"
     BYTES = "bytes"
     RATIO = "ratio"  # 0 to 1, shown as percent.

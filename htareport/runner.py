@@ -106,7 +106,7 @@ def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Anal
             if lacking:
                 summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
             frames = analysis.without(trace) if lacking else analysis.map(trace)
-            if frames is not None:
+            if frames:
                 summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
         except Exception:  # noqa: BLE001  an analysis that fails costs only its section
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
@@ -160,7 +160,7 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
         if errors:
             return _failed(section, next(iter(errors.values())))
         reasons = Counter(reason for texts in lacking.values() for reason in texts)
-        reason = "; ".join(reasons) or "no rank has anything for it"
+        reason = "; ".join(reasons) or analysis.nothing
         return replace(section, status=Status.NOT_APPLICABLE, reason=reason), ""
     try:
         joined = {key: concat([s.frames[name][key] for s in having]) for key in having[0].frames[name]}

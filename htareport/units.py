@@ -79,6 +79,8 @@ def _quantity(finite: float, value: Any, unit: Unit) -> str:
     if unit is Unit.COUNT:
         is_countable = finite.is_integer() and abs(finite) < _TOO_LONG
         return f"{int(value):,}" if is_countable else _digits(finite, plain=True)
+    if unit is Unit.NUMBER:
+        return _digits(finite, plain=False)
     if unit is Unit.RATIO:
         return f"{_percent(100 * finite)}{NNBSP}%"
     scale = scale_of(float(f"{finite:.3g}"), SCALES[unit])
@@ -97,8 +99,8 @@ def _percent(value: float) -> str:
 
 
 def _rounded(value: float) -> float:
-    """To three significant digits, numbers above 1000 to whole ones."""
-    return float(round(value)) if abs(value) >= _THOUSAND else float(f"{value:.3g}")
+    """To three significant digits, numbers above 1000 to whole ones, halves upwards as in the browser."""
+    return float(math.floor(value + 0.5)) if abs(value) >= _THOUSAND else float(f"{value:.3g}")
 
 
 def _digits(value: float, *, plain: bool) -> str:

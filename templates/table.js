@@ -25,6 +25,7 @@ const percent = (value) => {
 const quantity = (value, unit) => {
   if (unit === 'id') return String(value);
   if (unit === 'count') return Number.isInteger(value) && Math.abs(value) < 1e15 ? fixed(value, 0) : digits(value, true);
+  if (unit === 'number') return digits(value, false);
   if (unit === 'ratio') return `${percent(100 * value)}${NNBSP}%`;
   const size = Math.abs(Number(value.toPrecision(3)));
   const [, factor, symbol] = SCALES[unit].find(([threshold]) => size >= threshold);

@@ -84,6 +84,7 @@ class Analysis(ABC):
     group: ClassVar[Group]
     order: ClassVar[int] = 50
     requires: ClassVar[frozenset[Capability]] = frozenset()
+    nothing: ClassVar[str] = "no rank has anything for it"  # Said where no rank has frames.
     tables: ClassVar[tuple[TableSpec, ...]]  # Each shows the combined frame of its name.
 
     def __init_subclass__(cls) -> None:
@@ -92,7 +93,7 @@ class Analysis(ABC):
 
     @abstractmethod
     def map(self, trace: RankTrace) -> Frames:
-        """Summarise one rank."""
+        """Summarise one rank; without frames it has nothing for this analysis."""
 
     def without(self, trace: RankTrace) -> Frames | None:
         """Frames of a rank that lacks what is required, among ranks that have it; None: it has no rows."""

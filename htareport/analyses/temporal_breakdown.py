@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from htareport.algorithms import intervals
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.device_time import NO_STEPS, PARTS, busy_sets, shares, step_times, times
 from htareport.analyses.scale import by_rank, every_nth, rank_labels, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
-PARTS = {
-    "compute": "compute",
-    "exposed_comm": "exposed communication",
-    "exposed_memory": "exposed memory",
-    "idle": "idle",
-}
 _NS = Unit.NANOSECONDS
 _PART_HELP = {
     "compute": "Time in which at least one compute kernel runs.",
@@ -114,14 +106,8 @@ class TemporalBreakdown(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         ranks, steps = [], []
         for device, events in trace.devices.items():
-            sets = {
-                "busy": trace.busy(events),
-                "compute": trace.busy(events, "compute"),
-                "comm": trace.busy(events, "comm"),
-                "memory": trace.busy(events, "memory"),
-                "compute_or_comm": trace.busy(events, "compute", "comm"),
-            }
-            row, per_step = _row(events, sets), _steps(trace.steps, sets)
+            sets = busy_sets(trace, events)
+            row, per_step = times(events, sets), step_times(trace.steps, sets)
             row["in_steps"] = int((per_step["time"] - per_step["idle"]).sum())
             ranks.append({"device": device, **row})
             steps.append(per_step.assign(device=device))
@@ -132,7 +118,7 @@ class TemporalBreakdown(Analysis):
         zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events", "in_steps"), 0)
         return {
             "ranks": pd.DataFrame([{"device": None, **zero}]),
-            "per_step": _steps(_NO_STEPS, {}).assign(device=None),
+            "per_step": step_times(NO_STEPS, {}).assign(device=None),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -150,7 +136,7 @@ class TemporalBreakdown(Analysis):
             "ranks": ranks,
             "steps": steps,
             "per_step": worst_ranks(every, "time"),
-            "shares": _overall(ranks, every),
+            "shares": shares(ranks, every),
             "late": _late(every.merge(ranks.loc[ranks["comm"] > 0, ["rank", "device"]])),
         }
 
@@ -219,48 +205,6 @@ class TemporalBreakdown(Analysis):
             yield from ranks_note("by rank, device and step", frames["per_step"], there, "those with the longest steps")
 
 
-_NO_STEPS = pd.DataFrame({"number": [], "start": [], "end": [], "capture": []}, dtype="int64")
-
-
-def _row(events: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> dict[str, Any]:
-    """Times of one device over all captures, in ns."""
-    by_capture = events.groupby("capture")
-    span = int((by_capture["end"].max() - by_capture["ts"].min()).sum())
-    total = {name: sum(map(intervals.total, parts)) for name, parts in sets.items()}
-    return {
-        "span": span,
-        "compute": total["compute"],
-        "exposed_comm": total["compute_or_comm"] - total["compute"],
-        "exposed_memory": total["busy"] - total["compute_or_comm"],
-        "idle": span - total["busy"],
-        "busy": total["busy"],
-        "comm": total["comm"],
-        "memory": total["memory"],
-        "overlap": total["compute"] + total["comm"] - total["compute_or_comm"],
-        "num_device_events": len(events),
-    }
-
-
-def _steps(steps: pd.DataFrame, sets: dict[str, list[intervals.Intervals]]) -> pd.DataFrame:
-    """The parts of each step of one device, in ns."""
-    start, end, capture = (steps[name].to_numpy() for name in ("start", "end", "capture"))
-    within = {name: np.zeros(len(steps), np.int64) for name in ("busy", "compute", "compute_or_comm")}
-    for name, covered in within.items():
-        for number, union in enumerate(sets.get(name, ())):
-            mine = capture == number
-            covered[mine] = intervals.covered(union, start[mine], end[mine])
-    return pd.DataFrame(
-        {
-            "step": steps["number"].to_numpy(),
-            "time": end - start,
-            "compute": within["compute"],
-            "exposed_comm": within["compute_or_comm"] - within["compute"],
-            "exposed_memory": within["busy"] - within["compute_or_comm"],
-            "idle": end - start - within["busy"],
-        }
-    )
-
-
 def _outside_steps(frames: Frames) -> float:
     """Share of busy time outside the windows of the steps; 0 without steps."""
     ranks = frames["ranks"]
@@ -290,11 +234,3 @@ def _late(per_step: pd.DataFrame) -> pd.DataFrame:
         if over > _NOTABLE * by_rank.median() and leaders.get(worst, 0) >= _MOST_STEPS * steps.ngroups:
             return pd.DataFrame([{"rank": worst, "over": over}])
     return pd.DataFrame({"rank": [], "over": []})
-
-
-def _overall(ranks: pd.DataFrame, per_step: pd.DataFrame) -> pd.DataFrame:
-    """The parts as shares over everything: of step time where there are steps, else of the span."""
-    source, whole, of = (per_step, "time", "step time") if len(per_step) else (ranks, "span", "the recorded span")
-    total = float(source[whole].sum())
-    shares = {part: float(source[part].sum()) / total if total else None for part in PARTS}
-    return pd.DataFrame([{**shares, "of": of}])

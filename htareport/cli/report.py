@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.config import ReportOptions, did_you_mean, report_options
+from htareport.config import AMOUNTS, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ EXIT_PARTIAL = 4
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
+    *AMOUNTS,
 )  # fmt: skip
-_FOR_TRACES = ("ranks", "steps", "only", "set")
+_FOR_TRACES = ("ranks", "steps", "only", "set", *AMOUNTS)
 _HEAD_BYTES = 65536
 
 
@@ -42,7 +43,7 @@ def run(arguments: Namespace) -> int:
     for output in options.output:
         check_output(output)
     if is_saved_report(Path(arguments.source)):
-        if asked := [f"--{name}" for name in _FOR_TRACES if name in given]:
+        if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
             raise UsageError(f"{', '.join(asked)}: needs the traces, and {arguments.source} is a saved report")
         report = _saved(Path(arguments.source), options.title)
     else:

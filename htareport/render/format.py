@@ -34,7 +34,7 @@ _COUNT_AXIS = ((1e9, 1e9, "billion"), (1e6, 1e6, "million"), (1e5, 1e3, "thousan
 def axis_scale(low: float, high: float, unit: Unit) -> Scale:
     """Return the one scale of an axis that spans raw values from `low` to `high`."""
     size = max(abs(low), abs(high))
-    if unit is Unit.COUNT:
+    if unit in {Unit.COUNT, Unit.NUMBER}:
         return scale_of(size, _COUNT_AXIS)
     return scale_of(size, SCALES[unit]) if unit in SCALES else Scale()
 
@@ -96,7 +96,7 @@ def log_ticks(low: float, high: float, unit: Unit, count: int = 8) -> list[tuple
 
 def _round_text(value: float, unit: Unit) -> str:
     """A power as text, without zeros after the point."""
-    if unit in {Unit.COUNT, Unit.ID} or unit.is_text:
+    if unit in {Unit.COUNT, Unit.NUMBER, Unit.ID} or unit.is_text:
         return f"{value:,.0f}" if 1 <= value < 1e9 else f"{value:g}"  # noqa: PLR2004
     scale = scale_of(value, SCALES[unit])
     return f"{value / scale.factor:,.6g}{NNBSP}{scale.symbol}"

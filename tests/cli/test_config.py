@@ -51,6 +51,14 @@ def test_command_line_wins(tmp_path):
     assert options.set == {"one": {"a": "1", "b": "3"}, "two": {"c": "x = y"}}
 
 
+def test_amounts_are_options_of_the_analysis_of_cost(tmp_path):
+    """From a file, from the command line over it, and by --set over both."""
+    text = "[report]\ngpu-hour = 2.5\nsamples-per-step = 64\n[set.cost]\nnum_gpus = 8\n"
+    assert _options(tmp_path, text).set == {"cost": {"gpu_hour": "2.5", "samples_per_step": "64", "num_gpus": "8"}}
+    given = _options(tmp_path, text, gpu_hour="3", samples_per_step="32", set=["cost.gpu_hour=4"])
+    assert given.set["cost"] == {"gpu_hour": "4", "samples_per_step": "32", "num_gpus": "8"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -77,6 +77,13 @@ def test_without_pango(cli, traces, tmp_path, monkeypatch, option, status):
     assert not (tmp_path / "s.pdf").exists()
 
 
+def test_cost_and_throughput(cli, traces):
+    ran = cli("report", traces, "--gpu-hour", "2.5", "--samples-per-step", "64", "--only", "cost", "-o", "-")
+    assert ran.status == 0
+    assert "samples per second" in ran.out
+    assert "of it not computing" in ran.out
+
+
 def test_markdown_on_stdout_stands_alone(cli, traces):
     ran = cli("report", traces, *ONE, "-o", "-", "-o", "also.json", "--title", "My run")
     assert ran.status == 0
@@ -200,6 +207,9 @@ def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):
         (["--set", "queue_length.max_queue_length=0"], "outside its range"),
         (["--set", "launch_stats.runtime_cutoff=-1"], "outside its range"),
         (["--set", "kernel_distribution.num_kernels=0"], "outside its range"),
+        (["--paper", "B5"], "--paper: 'B5' is no size of paper (there are: A4, Letter)"),
+        (["--gpu-hour", "free"], "--gpu-hour: 'free' is not a number above 0"),
+        (["--samples-per-step", "0"], "--samples-per-step: '0' is not a number above 0"),
         (["-o", "x"], "the suffix picks the format"),
         (["-o", "folder.md"], "is a folder"),
         (["-o", "traces/rank0.json"], "is one of the trace files"),
