@@ -98,7 +98,7 @@ class Cost(Analysis):
     def facts(self, frames: Frames) -> Iterator[Fact]:
         for row in frames["throughput"].to_dict("records"):
             words = "At the job's step time, for the whole job."
-            detail = f"{text(row['per_step'], Unit.NUMBER)} per step"
+            detail = f"{text(row['per_step'], Unit.COUNT)} per step"
             name = f"{row['what']}_per_second"
             yield Fact(
                 name, f"{row['what']} per second", row["per_second"], Unit.NUMBER, detail, words, Better.HIGHER, 5
