@@ -38,17 +38,19 @@ class Work(NamedTuple):
         return self.last_kernel_end - self.first_kernel_start
 
 
-def depths(parent: Nodes) -> Nodes:
+def depths(parent: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
     """How many nodes are above each; linear but for the logarithm of the depth."""
-    depth: Nodes = (parent != NO_PARENT).astype(np.int64)
-    above = parent.copy()
-    while (there := np.flatnonzero(above != NO_PARENT)).size:
-        depth[there] += depth[above[there]]
-        above[there] = above[above[there]]
-    return depth
+    above = np.full(len(parent) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: above a root is nothing.
+    above[:-1] = parent
+    depth = (above != NO_PARENT).astype(np.int32)
+    while (above != NO_PARENT).any():  # Twice as far in each round.
+        depth += depth[above]
+        above = above[above]
+    found: NDArray[np.int32] = depth[:-1]
+    return found
 
 
-def work_under(parent: Nodes, launched_by: Nodes, starts: Nodes, ends: Nodes) -> Work:
+def work_under(parent: NDArray[np.integer[Any]], launched_by: Nodes, starts: Nodes, ends: Nodes) -> Work:
     """What the kernels under each node add up to; `launched_by` is the node of each kernel (-1: of none)."""
     linked = launched_by != NO_PARENT
     if not linked.all():
@@ -73,41 +75,67 @@ def work_under(parent: Nodes, launched_by: Nodes, starts: Nodes, ends: Nodes) ->
     return Work(count, total, np.where(count > 0, first, NEVER), last, height)
 
 
-def sums_under(parent: Nodes, launched_by: Nodes, durations: Nodes) -> tuple[Nodes, Nodes]:
-    """Number and summed durations of the kernels under each node alone, in a third of the room of `work_under`."""
+def sums_under(
+    parent: NDArray[np.integer[Any]], launched_by: Nodes, durations: Nodes
+) -> tuple[NDArray[np.int32], Nodes]:
+    """Number and summed durations of the kernels under each node alone, in a fraction of the room of `work_under`."""
     linked = launched_by != NO_PARENT
-    count = np.bincount(launched_by[linked], minlength=len(parent)).astype(np.int64)
-    total = np.zeros(len(parent), np.int64)
-    np.add.at(total, launched_by[linked], durations[linked])
-    for nodes in _upwards(parent):
-        busy = nodes[count[nodes] > 0]
-        np.add.at(count, parent[busy], count[busy])
-        np.add.at(total, parent[busy], total[busy])
+    launched_by, durations = launched_by[linked], durations[linked]
+    nodes = _ancestors(parent, launched_by)  # Only these have kernels, and the rest need no sums.
+    count, total = np.zeros(len(parent), np.int32), np.zeros(len(parent), np.int64)
+    np.add.at(count, launched_by, 1)
+    np.add.at(total, launched_by, durations)
+    for level in _upwards(_among(parent, nodes)):
+        node = nodes[level]
+        np.add.at(count, parent[node], count[node])
+        np.add.at(total, parent[node], total[node])
     return count, total
 
 
-def self_times(starts: Nodes, ends: Nodes, parent: Nodes) -> Nodes:
+def _ancestors(parent: NDArray[np.integer[Any]], nodes: Nodes) -> NDArray[np.int32]:
+    """Some nodes and all that are above them, in ascending order."""
+    found = np.zeros(len(parent), np.bool_)
+    new: NDArray[np.integer[Any]] = np.unique(nodes)
+    while len(new):
+        found[new] = True
+        above = parent[new]
+        new = np.unique(above[(above != NO_PARENT) & ~found[above]])
+    return np.flatnonzero(found).astype(np.int32)
+
+
+def _among(parent: NDArray[np.integer[Any]], nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Parents of some nodes, in ascending order and with all that are above them, as places in these."""
+    above = parent[nodes]
+    place = np.searchsorted(nodes, above).astype(np.int32)
+    place[above == NO_PARENT] = NO_PARENT
+    return place
+
+
+def self_times(starts: Nodes, ends: Nodes, parent: NDArray[np.integer[Any]]) -> Nodes:
     """Time of each node outside its children, which follow each other; at least 0."""
     own = ends - starts
     child = np.flatnonzero(parent != NO_PARENT)
     above = parent[child]
-    np.subtract.at(own, above, np.maximum(np.minimum(ends[child], ends[above]) - starts[child], 0))
-    outside: Nodes = np.maximum(own, 0)
-    return outside
+    within = np.minimum(ends[child], ends[above])
+    within -= starts[child]
+    np.subtract.at(own, above, np.maximum(within, 0, out=within))
+    np.maximum(own, 0, out=own)
+    return own
 
 
-def grafted(parent: Nodes, branches: Nodes, onto: Nodes) -> Nodes:
+def grafted(parent: NDArray[np.integer[Any]], branches: Nodes, onto: Nodes) -> NDArray[np.integer[Any]]:
     """The tree with some nodes, and all below them, moved under others: backward calls under their forward call."""
     moved = parent.copy()
     moved[branches] = onto
     return moved
 
 
-def _upwards(parent: Nodes) -> Iterator[Nodes]:
+def _upwards(parent: NDArray[np.integer[Any]]) -> Iterator[NDArray[np.int32]]:
     """The nodes of each level, deepest first, roots left out."""
     depth = depths(parent)
-    order = np.argsort(depth, kind="stable")
     limits = np.cumsum(np.bincount(depth)) if len(depth) else np.zeros(1, np.int64)
+    order = np.argsort(depth, kind="stable").astype(np.int32)
+    del depth, parent  # Whoever goes through the levels needs the room.
     for level in range(len(limits) - 1, 0, -1):
         yield order[limits[level - 1] : limits[level]]
 

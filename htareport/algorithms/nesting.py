@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_PARENT = -1
-_CHUNK = 1 << 16
+_CHUNK = 1 << 13
 
 
-def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
     """Index of the innermost interval around each, -1 for the outermost. Intervals must be sorted by (start, -end).
 
     An interval that outlasts the one it starts in (a partial overlap) still counts as its child.
@@ -17,9 +17,9 @@ def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     return tree(starts, ends)[0]
 
 
-def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Parents as above, and how many intervals are around each."""
-    found, depth = np.empty(len(starts), np.int64), np.empty(len(starts), np.int32)
+    found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     stack: list[int] = []  # The intervals that are open, and when each ends.
     open_until: list[int] = []
     top_end = 0

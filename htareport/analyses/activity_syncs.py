@@ -7,6 +7,7 @@ the work launched before it has ended.
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -45,9 +46,10 @@ class _Lane:
 
     def __init__(self, rows: np.ndarray[Any, Any], launched: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
         order = rows[np.argsort(launched[rows], kind="stable")]
-        self.rows: list[int] = order.tolist()
-        self.launched: list[int] = launched[order].tolist()
-        self.ends: list[int] = ends[order].tolist()
+        # As arrays of Python's: quick to look into one by one, and a fifth of the size of lists.
+        self.rows: array[int] = array("q", order.tobytes())
+        self.launched: array[int] = array("q", launched[order].tobytes())
+        self.ends: array[int] = array("q", ends[order].tobytes())
 
     def last_before(self, stamp: int) -> int:
         """The event launched last before a stamp, -1 for none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -224,8 +225,8 @@ def _work(trace: RankTrace, rows: pd.DataFrame, owner: NDArray[np.int64], levels
     """Device work by name of the annotations that own it: name, kernels, device, device_sum, under (ns)."""
     events = trace.device_events
     label, parent = _labels(trace, rows["name"].to_numpy()), rows["parent"].to_numpy()
-    event = np.flatnonzero(owner >= 0)
-    at, parts = owner[event], list[tuple[NDArray[np.int64], NDArray[np.int64]]]()
+    event = np.flatnonzero(owner >= 0).astype(np.int32)
+    at, parts = owner[event], list[tuple[NDArray[np.int64], NDArray[np.int32]]]()
     while len(event) and len(parts) < levels:
         parts.append((label[at], event))
         at = parent[at]
@@ -237,20 +238,23 @@ def _work(trace: RankTrace, rows: pd.DataFrame, owner: NDArray[np.int64], levels
     out["kernels"] = np.bincount(position, minlength=len(names)).astype(np.int64)
     out["device_sum"] = launched.summed(position, events["dur"].to_numpy()[first[1]], len(names))
     for column, used in (("device", parts[:1]), ("under", parts)):
-        found, which = (np.concatenate([part[i] for part in used]) if used else label[:0] for i in (0, 1))
+        found = np.concatenate([label[:0], *(labels for labels, _ in used)])
+        which = np.concatenate([event[:0], *(each for _, each in used)])
         out[column] = _busy(events, np.searchsorted(names, found), which, len(names))
     return out
 
 
-def _busy(events: pd.DataFrame, owner: NDArray[np.int64], which: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _busy(events: pd.DataFrame, owner: NDArray[np.int64], which: NDArray[np.int32], size: int) -> NDArray[np.int64]:
     """Time in which at least one of an owner's device events runs, summed over devices."""
-    device = pd.factorize(events["device"])[0][which]
-    order = np.lexsort((which, device, owner))  # Device events are in order of start.
-    owner, which, device = owner[order], which[order], device[order]
-    starts, ends = events["ts"].to_numpy()[which], events["end"].to_numpy()[which]
-    group = np.cumsum(np.append(False, (np.diff(owner) != 0) | (np.diff(device) != 0)))[: len(owner)]
-    reach = pd.Series(ends).groupby(group).cummax().to_numpy()
-    new = ends - starts
-    same = np.flatnonzero(np.diff(group) == 0) + 1
-    new[same] = np.maximum(reach[same] - np.maximum(reach[same - 1], starts[same]), 0)
+    device = pd.factorize(events["device"])[0].astype(np.int32)
+    order = np.lexsort((which, device[which], owner))  # Device events are in order of start.
+    owner, which = owner[order], which[order]
+    new = np.zeros(len(owner), np.int64)
+    limits = np.flatnonzero((np.diff(owner) != 0) | (np.diff(device[which]) != 0)) + 1
+    for first, last in pairwise([0, *limits.tolist(), len(owner)]):
+        rows = which[first:last]
+        starts, ends = events["ts"].to_numpy()[rows], events["end"].to_numpy()[rows]
+        reach = np.maximum.accumulate(ends)
+        new[first:last] = ends - starts
+        new[first + 1 : last] = np.maximum(reach[1:] - np.maximum(reach[:-1], starts[1:]), 0)
     return launched.summed(owner, new, size)

@@ -192,7 +192,7 @@ class IdleTime(Analysis):
                 "of idle is host wait",
                 sums["host wait"] / total,
                 Unit.RATIO,
-                "host launches late",
+                "idle because the launch came late",
                 words,
                 Better.LOWER,
             )

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms.call_tree import work_under
+from htareport.algorithms.call_tree import sums_under
 from htareport.algorithms.sequences import leading, numbers_of, repeats
 from htareport.analyses import launched
 from htareport.analyses.base import Analysis, Frames, Group, Job
@@ -115,6 +115,7 @@ class KernelSequences(Analysis):
         }
 
     def _on_streams(self, trace: RankTrace) -> pd.DataFrame:
+        operators = launched.operator_rows(trace)
         events, gaps, idle, stretches = launched.lanes(trace, self.pause)
         codes, durations = events["name"].cat.codes.to_numpy(), events["dur"].to_numpy()
         found = repeats(codes, stretches, shortest=self.shortest, longest=self.longest, fewest=self.fewest)
@@ -134,7 +135,7 @@ class KernelSequences(Analysis):
         example = found.starts[limits[chosen]]
         names = launched.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))
         first = events.iloc[example]
-        operator = launched.names_or_none(trace, launched.operator_rows(trace)[first.index.to_numpy()])
+        operator = launched.names_or_none(trace, operators[first.index.to_numpy()])
         return table.assign(
             sequence=pd.Series(names, dtype=object),
             operator=pd.Series(operator, dtype=object),
@@ -213,16 +214,18 @@ def under_operators(trace: RankTrace, *, fewest: int, most: int) -> pd.DataFrame
     host, events = trace.host, trace.device_events
     starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
     rows = launching_rows(host, events["launch"].to_numpy())
-    work = work_under(host["parent"].to_numpy(), rows, starts, ends)
-    around, number = nearest(host, "operator"), work.num_kernels
+    number, total = sums_under(host["parent"].to_numpy(), rows, ends - starts)
+    around = nearest(host, "operator")
     wanted = (host["level"] == "operator").to_numpy() & (number >= fewest) & (number <= most)
     # Not what holds no more than the operator around it; but the engine's wrappers yield to what they wrap.
     alike, wrapper = (around >= 0) & (number == number[around]) & (number > 0), _wrappers(trace)
     wanted &= ~alike | wrapper[around]
     wanted[around[wrapper[around] & alike & (host["level"] == "operator").to_numpy()]] = False
     nodes = np.flatnonzero(wanted)
-    kernels, owner = launched.kernels_under(trace, nodes, number[nodes])
-    stop = np.cumsum(number[nodes])
+    length, device = number[nodes].astype(np.int64), total[nodes]
+    del number, total, around, alike, wrapper, wanted
+    kernels, owner = launched.kernels_under(trace, nodes, length)
+    stop = np.cumsum(length)
     codes = events["name"].cat.codes.to_numpy()[kernels]
     reach = pd.Series(ends[kernels]).groupby(owner).cummax().to_numpy()
     gaps = np.maximum(starts[kernels][1:] - reach[:-1], 0)[owner[1:] == owner[:-1]]
@@ -230,10 +233,10 @@ def under_operators(trace: RankTrace, *, fewest: int, most: int) -> pd.DataFrame
         {
             "operator": launched.names_of(trace, nodes),
             "shapes": launched.shapes_of(trace, nodes),
-            "number": numbers_of(stop - number[nodes], stop, codes),
-            "first": stop - number[nodes],
-            "length": number[nodes],
-            "device": work.kernel_dur_sum[nodes],
+            "number": numbers_of(stop - length, stop, codes),
+            "first": stop - length,
+            "length": length,
+            "device": device,
             "gaps": launched.summed(owner[1:][owner[1:] == owner[:-1]], gaps, len(nodes)),
             "host": host["dur"].to_numpy()[nodes],
         }

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from htareport.algorithms import histograms
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
@@ -111,12 +112,8 @@ class LaunchStats(Analysis):
             "cpu": int(launches["cpu"].sum()),
             **{name: int(rows.sum()) for name, (rows, _) in kinds.items()},
         }
-        parts = [
-            pd.DataFrame({"kind": name, "bin": histograms.bins_of(values[rows]) // histograms.COARSE})
-            for name, (rows, values) in kinds.items()
-        ]
-        bins = pd.concat(parts).groupby(["kind", "bin"]).size().rename("count").reset_index()
-        return {"calls": calls, "ranks": pd.DataFrame([rank]), "histogram": bins}
+        parts = [_histogram(name, values[rows]) for name, (rows, values) in sorted(kinds.items())]
+        return {"calls": calls, "ranks": pd.DataFrame([rank]), "histogram": pd.concat(parts, ignore_index=True)}
 
     def _kinds(self, launches: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """What deserves a look: rows, and the values to show of them."""
@@ -169,29 +166,40 @@ class LaunchStats(Analysis):
         return launch_rows(trace)
 
 
+def _histogram(kind: str, values: NDArray[np.int64]) -> pd.DataFrame:
+    """How many values are in each bin that has any: kind, bin, count."""
+    bins, count = np.unique(histograms.bins_of(values) // histograms.COARSE, return_counts=True)
+    return pd.DataFrame({"kind": pd.Series(kind, range(len(bins)), "str"), "bin": bins, "count": count})
+
+
 def launch_rows(trace: RankTrace) -> pd.DataFrame:
     """One row per launch with device work, in order of its start.
 
     Columns: correlation, call, name (of the first device event), cpu, gpu, delay (ns), device, stream (of the first
     device event), graph (bool), events (how many it started).
     """
-    events = trace.device_events[trace.device_events["launch"] >= 0]
-    launch = events["launch"].to_numpy()
-    rows, first, group = np.unique(launch, return_index=True, return_inverse=True)
-    calls, firsts = trace.launches.iloc[rows], events.iloc[first]  # Device events are in order of their start.
+    launch = trace.device_events["launch"].to_numpy()
+    linked = np.flatnonzero(launch >= 0)
+    rows, first, group = np.unique(launch[linked], return_index=True, return_inverse=True)
+    calls = trace.launches[_OF_CALLS].iloc[rows]
+    firsts = trace.device_events[_OF_EVENTS].iloc[linked[first]]  # Device events are in order of their start.
+    durations = trace.device_events["dur"].to_numpy()[linked]
     return pd.DataFrame(
         {
             "correlation": calls["correlation"].to_numpy(),
             "call": calls["name"].astype(object).to_numpy(),
             "name": firsts["name"].astype(object).to_numpy(),
             "cpu": calls["dur"].to_numpy(),
-            "gpu": np.bincount(group, events["dur"].to_numpy()).astype(np.int64)
-            if len(rows)
-            else np.zeros(0, np.int64),
+            "gpu": np.bincount(group, durations).astype(np.int64) if len(rows) else np.zeros(0, np.int64),
             "delay": np.maximum(firsts["ts"].to_numpy() - calls["end"].to_numpy(), 0),
             "device": firsts["device"].to_numpy(),
             "stream": firsts["stream"].to_numpy(),
             "graph": calls["graph"].to_numpy(),
             "events": np.bincount(group) if len(rows) else np.zeros(0, np.int64),
-        }
+        },
+        copy=False,
     )
+
+
+_OF_EVENTS = ["name", "ts", "device", "stream"]
+_OF_CALLS = ["correlation", "name", "end", "dur", "graph"]

@@ -34,15 +34,18 @@ def operator_rows(trace: RankTrace) -> NDArray[np.int64]:
     return around(trace, nearest(trace.host, "operator"))
 
 
-def around(trace: RankTrace, nearest_rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def around(trace: RankTrace, nearest_rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """What `nearest` found for the launch of each device event, -1 for none."""
-    row = launching_rows(trace.host, trace.device_events["launch"].to_numpy())
-    return np.append(nearest_rows, NONE)[row]  # A row of -1 takes the last.
+    found = launching_rows(trace.host, trace.device_events["launch"].to_numpy())
+    there = found != NONE
+    found[there] = nearest_rows[found[there]]
+    return found
 
 
 def names_of(trace: RankTrace, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Name codes of rows of the host table."""
-    return trace.host["name"].cat.codes.to_numpy()[rows].astype(np.int64)
+    codes: NDArray[np.int64] = trace.host["name"].array.codes[rows].astype(np.int64)
+    return codes
 
 
 def texts(trace: RankTrace, codes: Iterable[int]) -> list[str]:
@@ -161,7 +164,8 @@ def lanes(trace: RankTrace, pause: float) -> tuple[pd.DataFrame, NDArray[Any], N
     A stretch is a stream of a capture up to a pause (µs) or, where only some steps are looked at, the end of a step.
     Gaps are 0 at the ends of stretches.
     """
-    events = trace.device_events.sort_values(["capture", "lane"], kind="stable")
+    taken = ["name", "ts", "end", "dur", "lane", "device", "stream", "step", "capture"]
+    events = trace.device_events[taken].sort_values(["capture", "lane"], kind="stable")
     starts = events["ts"].to_numpy()
     reach = events.groupby(["capture", "lane"])["end"].cummax().to_numpy()
     broken = np.ones(len(events), np.bool_)

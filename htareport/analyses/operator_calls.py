@@ -42,7 +42,7 @@ def operator_calls(
     operator, start = operators[picked], events["ts"].to_numpy()[picked]
     duration, codes = events["dur"].to_numpy()[picked], events["name"].cat.codes.to_numpy()[picked]
     name = launched.names_of(trace, operator)
-    kernels = pd.DataFrame({"operator": name, "kernel": codes, "dur": duration})
+    kernels = pd.DataFrame({"operator": name, "kernel": codes, "dur": duration}, copy=False)
     stamps = host["ts"].to_numpy()
     op_delay, launch_delay = stamps[rows] - stamps[operator], np.maximum(start - stamps[rows], 0)
     first = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -60,7 +60,8 @@ def operator_calls(
             "device": launched.summed(owner, duration, len(begin)),
             "op_delay": op_delay[begin],
             "launch_delay": launch_delay[begin],
-        }
+        },
+        copy=False,
     )
     return Calls(kernels, launches, sequences, codes)
 

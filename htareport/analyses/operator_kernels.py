@@ -109,6 +109,7 @@ class OperatorKernels(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
+        backward = _largest(backward_work(trace), "total", "backward")  # Before there are other large frames.
         calls = operator_calls(trace, launched.operator_rows(trace))
         sequences = calls.sequences.assign(shapes=launched.shapes_of(trace, calls.sequences["row"].to_numpy()))
         groups = sequences.groupby(["operator", "shapes", "number"], observed=True)
@@ -137,7 +138,7 @@ class OperatorKernels(Analysis):
                 sequence=pd.Series(texts, dtype=object, index=by_sequence.index),
                 shapes=by_sequence["shapes"].astype(object),
             ),
-            "backward": _largest(backward_work(trace), "total", "backward"),
+            "backward": backward,
         }
         for frame in frames.values():
             for column in {"operator", "kernel"} & set(frame.columns):

@@ -29,6 +29,7 @@ class Lane(NamedTuple):
     device: Any
     stream: Any
     stamps: NDArray[np.int64]
+    pooled: NDArray[np.int64]  # Stamps without the time between captures.
     length: NDArray[np.int64]
     call_starts: NDArray[np.int64]
     call_ends: NDArray[np.int64]
@@ -42,8 +43,8 @@ class QueueLength(Analysis):
     For every launch whose device work is in the trace the length of the stream's queue rises by one at the start of the
     call (by n for a graph of n device events) and falls by one when the device event starts; the launch comes first at
     equal stamps, and an event that starts before its launch leaves the queue at the launch. Mean and percentiles are
-    weighted by time, from the first change to the last. A queue of `max_queue_length` is *full*; the host is *blocked*
-    while a launch call is in progress on a full queue.
+    weighted by time, from the first change of each capture to its last. A queue of `max_queue_length` is *full*; the
+    host is *blocked* while a launch call is in progress on a full queue.
 
     ## What to do
     - Near zero most of the time: the device waits for the host. See idle time by cause.
@@ -80,8 +81,8 @@ class QueueLength(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         rows, lanes = [], []
         for lane in _lanes(trace):
-            statistics = series.time_weighted(lane.stamps, lane.length, tuple(_SHARES.values()))
-            full, lasting = self.full(lane), np.diff(lane.stamps)
+            statistics = series.time_weighted(lane.pooled, lane.length, tuple(_SHARES.values()))
+            full, lasting = self.full(lane), np.diff(lane.pooled)
             empty = lasting[lane.length[:-1] == 0].sum()
             rows.append(
                 {
@@ -146,47 +147,63 @@ def queue_series(trace: RankTrace) -> pd.DataFrame:
 
     All launches of one stamp make one row, then all starts of that stamp another.
     """
-    events = trace.device_events[trace.device_events["launch"] >= 0]
-    launched = trace.launches["ts"].to_numpy()[events["launch"].to_numpy()]
-    started = np.maximum(events["ts"].to_numpy(), launched)
-    lane = pd.factorize(events["lane"])[0] * len(trace.captures) + events["capture"].to_numpy()
-    lanes, stamps = np.concatenate((lane, lane)), np.concatenate((launched, started))
-    starts = np.repeat([0, 1], len(events))
-    order = np.lexsort((starts, stamps, lanes))
-    lanes, stamps, starts = lanes[order], stamps[order], starts[order]
-    length = np.cumsum(1 - 2 * starts)  # Each lane ends at 0, so the next begins there.
-    last = np.append((lanes[1:] != lanes[:-1]) | (stamps[1:] != stamps[:-1]) | (starts[1:] != starts[:-1]), True)[
-        : len(order)
-    ]
-    source = np.concatenate((np.arange(len(events)),) * 2)[order][last]
-    chosen = events.iloc[source]
+    stamps, length, event = _changes(trace)
+    chosen = trace.device_events[["device", "stream", "capture", "lane"]].iloc[event]
     return pd.DataFrame(
         {
-            "ts": stamps[last],
+            "ts": stamps,
             "device": chosen["device"].to_numpy(),
             "stream": chosen["stream"].to_numpy(),
-            "queue_length": length[last],
+            "queue_length": length,
             "capture": chosen["capture"].to_numpy(),
             "lane": chosen["lane"].to_numpy(),
         }
     )
 
 
+def _changes(trace: RankTrace) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Stamps by lane, the length of its queue after each, and a device event that it is due to."""
+    linked = np.flatnonzero((trace.device_events["launch"] >= 0).to_numpy())
+    events = trace.device_events[["launch", "ts", "lane", "capture"]].iloc[linked]
+    launched = trace.launches["ts"].to_numpy()[events["launch"].to_numpy()]
+    started = np.maximum(events["ts"].to_numpy(), launched)
+    lane = pd.factorize(events["lane"])[0] * len(trace.captures) + events["capture"].to_numpy()
+    lanes, stamps = np.tile(lane.astype(np.int32), 2), np.concatenate((launched, started))
+    starts = np.repeat(np.array([0, 1], np.int8), len(events))
+    order = np.lexsort((starts, stamps, lanes))
+    lanes, stamps, starts = lanes[order], stamps[order], starts[order]
+    length = np.cumsum(1 - 2 * starts, dtype=np.int64)  # Each lane ends at 0, so the next begins there.
+    last = np.append((lanes[1:] != lanes[:-1]) | (stamps[1:] != stamps[:-1]) | (starts[1:] != starts[:-1]), True)[
+        : len(order)
+    ]
+    return stamps[last], length[last], linked[order[last] % max(len(events), 1)]
+
+
 def _lanes(trace: RankTrace) -> Iterator[Lane]:
     """The queue of each stream of a device, captures one after the other, with the calls that filled it."""
-    points = queue_series(trace)
-    events = trace.device_events[trace.device_events["launch"] >= 0]
+    stamps, length, event = _changes(trace)
+    number, captures = (trace.device_events[name].to_numpy()[event] for name in ("lane", "capture"))
+    events = trace.device_events.loc[trace.device_events["launch"] >= 0, ["lane", "launch"]]
     by_lane = np.argsort(events["lane"].to_numpy(), kind="stable")
     lanes, launch = events["lane"].to_numpy()[by_lane], events["launch"].to_numpy()[by_lane]
     starts, ends = trace.launches["ts"].to_numpy(), trace.launches["end"].to_numpy()
-    number, stamps, length = (points[name].to_numpy() for name in ("lane", "ts", "queue_length"))
-    order = np.argsort(number, kind="stable")
-    for mine in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
-        lane = number[mine[0]]
+    devices, streams = (trace.device_events[name] for name in ("device", "stream"))
+    limits = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]  # Each lane's stand together.
+    for begin, end in sorted(pairwise(limits), key=lambda each: int(number[each[0]])):
+        lane = number[begin]
         first, stop = np.searchsorted(lanes, [lane, lane + 1])
         calls = np.unique(launch[first:stop])
-        device, stream = points["device"].iloc[mine[0]], points["stream"].iloc[mine[0]]
-        yield Lane(device, stream, stamps[mine], length[mine], starts[calls], ends[calls])
+        device, stream = devices.iloc[event[begin]], streams.iloc[event[begin]]
+        mine = slice(begin, end)
+        pooled = without_pauses(stamps[mine], captures[mine])
+        yield Lane(device, stream, stamps[mine], pooled, length[mine], starts[calls], ends[calls])
+
+
+def without_pauses(stamps: NDArray[Any], captures: NDArray[Any]) -> NDArray[Any]:
+    """Stamps in order with each capture moved to the end of the one before it."""
+    between = np.where(np.diff(captures) != 0, np.diff(stamps), 0)
+    moved: NDArray[Any] = stamps - np.append(0, np.cumsum(between))
+    return moved
 
 
 def _thinned(lane: Lane) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from htareport.algorithms import series
 from htareport.analyses.cupti_counters import counter_rows
 from htareport.analyses.launch_stats import LaunchStats, launch_rows
 from htareport.analyses.memory_bandwidth import bandwidth_levels
-from htareport.analyses.queue_length import queue_series
+from htareport.analyses.queue_length import queue_series, without_pauses
 from htareport.hta.ranks import PER_US, LoadedRanks
 from htareport.trace import Capability, RankTrace
 
@@ -91,7 +91,7 @@ class Counters(LoadedRanks):
                 frame = pd.DataFrame(
                     {"ts": self._relative(points["ts"]), "pid": points["device"], "tid": points["stream"]}
                 )
-                more = points[["stream", "queue_length", "device"]]
+                more = points[["stream", "queue_length", "device", "capture"]]
                 answer[trace.rank] = frame.join(more)
         return answer
 
@@ -102,9 +102,9 @@ class Counters(LoadedRanks):
     def get_queue_length_summary_from_time_series(self, time_series: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
         """The same from series that are there already."""
         rows = {
-            (rank, stream): _weighted(points["ts"].to_numpy(), points["queue_length"].to_numpy())
+            (rank, stream): _weighted(stamps, length)
             for rank, frame in time_series.items()
-            for stream, points in frame.groupby("stream", sort=False)
+            for stream, stamps, length in _queues(frame)
         }
         return _summary_frame(rows, ["rank", "stream"], "queue_length") if rows else None
 
@@ -116,9 +116,8 @@ class Counters(LoadedRanks):
         for rank, frame in queue_length_dict.items():
             trace = self.rank(rank)
             recorded = ((trace.end_ns or 0) - (trace.start_ns or 0)) / PER_US
-            for stream, points in frame.groupby("stream", sort=False):
-                lasting = np.diff(points["ts"].to_numpy())
-                full = float(lasting[points["queue_length"].to_numpy()[:-1] >= max_queue_length].sum())
+            for stream, stamps, length in _queues(frame):
+                full = float(np.diff(stamps)[length[:-1] >= max_queue_length].sum())
                 if full:
                     share = full / recorded if recorded else np.nan
                     rows.append({"rank": rank, "stream": stream, _FULL: full, f"relative_{_FULL}": share})
@@ -157,6 +156,19 @@ class Counters(LoadedRanks):
 
 
 _FULL = "duration_at_max_queue_length"
+
+
+def _queues(frame: pd.DataFrame) -> Iterator[tuple[Any, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Stream, stamps without the time between captures, and lengths of each queue of a time series.
+
+    Streams of several devices that have the same number are told apart as device/stream.
+    """
+    devices = frame.groupby("stream")["pid"].nunique().to_dict()
+    for (device, stream), points in frame.groupby(["pid", "stream"], sort=False):
+        stamps, length = points["ts"].to_numpy(), points["queue_length"].to_numpy()
+        if "capture" in points:
+            stamps = without_pauses(stamps, points["capture"].to_numpy())
+        yield (stream if devices[stream] == 1 else f"{device}/{stream}"), stamps, length
 
 
 def _bandwidth(trace: RankTrace) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:

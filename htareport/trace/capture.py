@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from htareport.algorithms.decimals import MISSING
 from htareport.errors import TraceFileError, printable
@@ -41,9 +42,10 @@ class Capture:
 class Loaded:
     """Columns by category over all captures of a rank, and what their codes mean.
 
-    Columns: ts, dur (int64 ns, base time added), name (code of `strings`), thread (code of `threads`: pid, tid),
+    Columns: ts (int64 ns, base time added), dur (ns), name (code of `strings`), thread (code of `threads`: pid, tid),
     capture (number), for device rows lane (code of `lanes`: device, stream, each pair once) and kind, then those of
-    the category. `counts` also has the events that became no rows, by category or phase.
+    the category. Integers but for ts are of 32 bits where all of a column are within them. `counts` also has the events
+    that became no rows, by category or phase.
     """
 
     tables: dict[str, Columns]
@@ -196,7 +198,8 @@ class _Rank:
         lane_numbers = np.array([numbers[lane] for lane in lanes], np.int32)
         for number, file in enumerate(files):
             for columns in (*file.rows.tables.values(), *filter(None, [file.memory])):
-                columns["capture"] = np.full(len(columns["ts"]), number, np.int16)
+                columns.update({key: _narrowed(values) for key, values in columns.items() if key != "ts"})
+                columns["capture"] = np.broadcast_to(np.int16(number), len(columns["ts"]))  # Takes no room.
                 if "lane" in columns:
                     columns["lane"] = lane_numbers[columns["lane"]]
         tables, collectives = dict[str, Columns](), dict[str, Columns]()
@@ -225,6 +228,14 @@ class _Rank:
             warnings=(*(warning for file in self.files for warning in file.warnings), *_differences(captures)),
             problems=tuple(self.problems),
         )
+
+
+def _narrowed(values: NDArray[Any]) -> NDArray[Any]:
+    """The same in 32 bits, where all fit: these columns stay for as long as the rank is looked at."""
+    limits = np.iinfo(np.int32)
+    if values.dtype != np.int64 or not len(values) or values.min() < limits.min or values.max() > limits.max:
+        return values
+    return values.astype(np.int32)
 
 
 def _joined(parts: list[Columns]) -> Columns:

@@ -58,7 +58,8 @@ NO_WORK_NAMES = [
 ]
 _MOST_SEARCHED = 32 << 10  # Characters of a name: a pattern with .* takes time by the square of the length.
 _RUNTIME = re.compile(r"runtime|driver", re.IGNORECASE)
-_COPY_KIND_LENGTH = 11
+_COPY_KIND = re.compile(r"Memcpy \w+")
+_ROCTRACER_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)\b")
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})(?!\d)", re.ASCII)  # A number within 31 bits.
 
 
@@ -68,8 +69,14 @@ def is_runtime(category: str) -> bool:
 
 
 def copy_kind(name: str) -> str:
-    """Direction of a copy (Memcpy HtoD of "Memcpy HtoD (Pinned -> Device)"), or Memset."""
-    return "Memset" if name.startswith("Memset") else name[:_COPY_KIND_LENGTH]
+    """Direction of a copy (Memcpy HtoD of "Memcpy HtoD (Pinned -> Device)" or "CopyHostToDevice"), or Memset."""
+    if name.startswith("Memset"):
+        return "Memset"
+    if found := _COPY_KIND.match(name):
+        return found[0]
+    if found := _ROCTRACER_COPY.match(name):
+        return f"Memcpy {found[1][0]}to{found[2][0]}"
+    return "Memcpy Unknown"
 
 
 def is_graph_launch(name: str) -> bool:

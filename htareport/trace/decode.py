@@ -153,7 +153,7 @@ class Reader:
         self._category = {struct: category for category, struct in self._structs.items()}
 
     def _store_typed(self, events: list[Any]) -> None:
-        groups: dict[type[Any], list[Any]] = {each: [] for each in set(map(type, events))}
+        groups: dict[type[Any], list[Any]] = {each: [] for each in dict.fromkeys(map(type, events))}
         put = {each: group.append for each, group in groups.items()}
         for event in events:
             put[type(event)](event)

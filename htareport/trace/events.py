@@ -13,10 +13,12 @@ from htareport.trace import classify
 from htareport.trace.capture import Loaded
 from htareport.trace.links import UNLINKED, launches_of
 from htareport.trace.rows import Columns
+from htareport.trace.schema import COPY, CORRELATION, OPERATOR, SYNC
 from htareport.trace.steps import step_of
 
 KIND_DTYPE = pd.CategoricalDtype([str(kind) for kind in classify.KINDS])
 _DEVICE_KEYS = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "source", "row")
+_INTEGERS = frozenset(arg.column for arg in (CORRELATION, *COPY, *OPERATOR, *SYNC) if arg.kind == "int") | {"dur"}
 _LAUNCH_KEYS = ("name", "ts", "dur", "thread", "correlation", "capture", "source", "row")
 
 
@@ -34,6 +36,7 @@ class Events(Mapping[str, pd.DataFrame]):
     def __getitem__(self, category: str) -> pd.DataFrame:
         columns, threads, lanes = self._loaded.tables[category], self._loaded.threads, self._loaded.lanes
         name = pd.Categorical.from_codes(columns["name"], dtype=self._names)
+        columns = {key: values.astype(np.int64) if key in _INTEGERS else values for key, values in columns.items()}
         out: dict[str, Any] = {"name": name, "ts": columns["ts"], "dur": columns["dur"]}
         out["pid"], out["tid"] = (as_array([t[i] for t in threads])[columns["thread"]] for i in (0, 1))
         if "lane" in columns:
@@ -66,8 +69,7 @@ def launch_table(loaded: Loaded, names: pd.CategoricalDtype) -> pd.DataFrame:
         if classify.is_runtime(category)
     ]
     columns = _stacked(tables, _LAUNCH_KEYS)
-    order = np.argsort(columns["ts"], kind="stable")
-    columns = {name: values[order] for name, values in columns.items()}
+    _sort(columns, np.argsort(columns["ts"], kind="stable"))
     is_graph = np.array([classify.is_graph_launch(name) for name in loaded.strings], np.bool_)
     return pd.DataFrame(
         {
@@ -81,7 +83,8 @@ def launch_table(loaded: Loaded, names: pd.CategoricalDtype) -> pd.DataFrame:
             "graph": is_graph[columns["name"]],
             "source": columns["source"],
             "row": columns["row"],
-        }
+        },
+        copy=False,
     )
 
 
@@ -95,8 +98,7 @@ def device_table(
         if category in loaded.device_categories
     ]
     columns = _stacked(tables, _DEVICE_KEYS)
-    order = np.lexsort((columns["ts"] + columns["dur"], columns["ts"]))
-    columns = {name: values[order] for name, values in columns.items()}
+    _sort(columns, np.lexsort((columns["ts"] + columns["dur"], columns["ts"])))
     correlations, captures, starts = (launches[name].to_numpy() for name in ("correlation", "capture", "ts"))
     launch = launches_of(columns["correlation"], columns["capture"], correlations, captures)
     launched = columns["ts"].copy()
@@ -118,7 +120,8 @@ def device_table(
             "capture": columns["capture"],
             "source": columns["source"],
             "row": columns["row"],
-        }
+        },
+        copy=False,
     )
 
 
@@ -141,7 +144,16 @@ def _numbered(number: int, columns: Columns) -> Columns:
 def _stacked(tables: list[Columns], keys: tuple[str, ...]) -> Columns:
     if not tables:
         return {key: np.zeros(0, np.int64) for key in keys}
-    return {key: np.concatenate([table[key] for table in tables]) for key in keys}
+    return {
+        key: np.concatenate([table[key] for table in tables], dtype=np.int64 if key in _INTEGERS else None)
+        for key in keys
+    }
+
+
+def _sort(columns: Columns, order: NDArray[np.intp]) -> None:
+    """Bring columns into an order, one at a time so that no two copies of all are there."""
+    for key in columns:
+        columns[key] = columns[key][order]
 
 
 def copy_table(loaded: Loaded, events: pd.DataFrame) -> pd.DataFrame:
@@ -153,6 +165,7 @@ def copy_table(loaded: Loaded, events: pd.DataFrame) -> pd.DataFrame:
             rows = mine["row"].to_numpy()
             kinds = {name: classify.copy_kind(name) for name in mine["name"].unique()}
             copies = mine.assign(copy_kind=mine["name"].astype(object).map(kinds))
-            parts.append(copies.assign(bytes=columns["bytes"][rows], bandwidth=columns["bandwidth"][rows]))
+            sizes = columns["bytes"][rows].astype(np.int64)
+            parts.append(copies.assign(bytes=sizes, bandwidth=columns["bandwidth"][rows]))
     empty = events.iloc[:0].assign(copy_kind="", bytes=np.int64(0), bandwidth=0.0)
     return pd.concat(parts).sort_index() if parts else empty

@@ -17,7 +17,6 @@ OPERATOR_CATEGORIES = ("cpu_op", "Operator")
 ANNOTATION_CATEGORY = "user_annotation"
 PYTHON_CATEGORY = "python_function"
 _LEVELS = ("annotation", "operator", "call")  # From outside to inside where two rows start and end together.
-_CAPTURE_BITS = 15
 LEVEL_DTYPE = pd.CategoricalDtype([*_LEVELS, "python"])
 
 
@@ -39,16 +38,15 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
         parts = [columns[key] for _, _, columns in tables]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    level = np.repeat([LEVEL_DTYPE.categories.get_loc(within) for _, within, _ in tables], sizes).astype(np.int8)
+    # Small keys and one column at a time: this table is the largest that analyses make.
+    level = np.repeat(np.array([LEVEL_DTYPE.categories.get_loc(within) for _, within, _ in tables], np.int8), sizes)
     row = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes] or [np.zeros(0, np.int32)])
-    end = stacked("ts") + stacked("dur")
-    where = (stacked("thread").astype(np.int64) << _CAPTURE_BITS) | stacked("capture")
-    # Few keys and one column at a time: this table is the largest that analyses make.
-    outside_first = np.where(level == len(_LEVELS), -1, level).astype(np.int64) << 32 | row  # Python is outermost.
-    order = np.lexsort((outside_first, -end, stacked("ts"), where)).astype(np.int32)
-    del outside_first
-    ts, end, where = stacked("ts")[order], end[order], where[order]
-    parent, depth = _tree(ts, end, where)
+    outside_first = np.where(level == len(_LEVELS), np.int8(-1), level)  # Python is outermost.
+    ts, thread, capture = stacked("ts"), stacked("thread").astype(np.int32), stacked("capture").astype(np.int16)
+    end = ts + stacked("dur")
+    order = np.lexsort((row, outside_first, -end, ts, capture, thread))
+    ts, end, thread, capture = ts[order], end[order], thread[order], capture[order]
+    parent, depth = _tree(ts, end, (np.diff(thread) != 0) | (np.diff(capture) != 0))
     source = np.repeat(np.array([number for number, _, _ in tables], np.int16), sizes)[order]
     row = row[order]
     return pd.DataFrame(
@@ -58,8 +56,8 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
             "ts": ts,
             "end": end,
             "dur": end - ts,
-            "thread": (where >> _CAPTURE_BITS).astype(np.int32),
-            "capture": (where & ((1 << _CAPTURE_BITS) - 1)).astype(np.int16),
+            "thread": thread,
+            "capture": capture,
             "source": source,
             "row": row,
             "launch": _launch_of(source, row, launches),
@@ -81,19 +79,20 @@ def _level(category: str, *, python: bool) -> str | None:
 
 
 def _tree(
-    starts: NDArray[np.int64], ends: NDArray[np.int64], threads: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Parent and depth of rows that are sorted by thread, start and (descending) end."""
-    parent, depth = np.full(len(starts), NO_PARENT, np.int64), np.zeros(len(starts), np.int32)
-    limits = np.flatnonzero(np.diff(threads)) + 1
+    starts: NDArray[np.int64], ends: NDArray[np.int64], breaks: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Parent and depth of rows that are sorted by thread, start and (descending) end; a new one begins at breaks."""
+    parent, depth = np.full(len(starts), NO_PARENT, np.int32), np.zeros(len(starts), np.int32)
+    limits = np.flatnonzero(breaks) + 1
     for first, last in zip(np.append(0, limits).tolist(), np.append(limits, len(starts)).tolist(), strict=True):
         found, depth[first:last] = tree(starts[first:last], ends[first:last])
-        parent[first:last] = np.where(found == NO_PARENT, NO_PARENT, found + first)
+        found[found != NO_PARENT] += first
+        parent[first:last] = found
     return parent, depth
 
 
-def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.DataFrame) -> NDArray[np.int64]:
-    found = np.full(len(row), UNLINKED, np.int64)
+def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.DataFrame) -> NDArray[np.int32]:
+    found = np.full(len(row), UNLINKED, np.int32)
     sources, rows = launches["source"].to_numpy(), launches["row"].to_numpy()
     for number in np.unique(sources).tolist():
         there = np.flatnonzero(sources == number)
@@ -104,14 +103,17 @@ def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.D
     return found
 
 
-def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int64]:
+def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int32]:
     """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
     parent, is_level = host["parent"].to_numpy(), (host["level"] == level).to_numpy()
-    reached = np.where(is_level, np.arange(len(host)), parent)  # Twice as far in each round.
+    reached = np.full(len(host) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: no row leads to none.
+    reached[:-1] = parent
+    reached[:-1][is_level] = np.flatnonzero(is_level)
     while True:
-        further = np.where(reached == NO_PARENT, NO_PARENT, reached[reached])
+        further = reached[reached]  # Twice as far in each round.
         if (further == reached).all():
-            return np.where(parent == NO_PARENT, NO_PARENT, reached[parent])
+            found: NDArray[np.int32] = reached[parent]
+            return found
         reached = further
 
 
@@ -131,36 +133,40 @@ def backward_links(loaded: Loaded, host: pd.DataFrame) -> tuple[NDArray[np.int64
     taken to be the thread on which most of the numbers are found. Of several operators of one number the last to start
     is it, as for PyTorch's own arrows.
     """
-    operators = np.flatnonzero((host["level"] == "operator").to_numpy())
-    columns = {name: np.full(len(operators), -1, np.int64) for name in ("sequence", "forward_thread")}
-    source, row = (host[name].to_numpy()[operators] for name in ("source", "row"))
-    for number, table in enumerate(loaded.tables.values()):
-        if "sequence" in table:
-            mine = source == number
-            for name, values in columns.items():
-                values[mine] = table[name][row[mine]]
-    is_back = (columns["sequence"] >= 0) & (columns["forward_thread"] > 0)
-    undone = np.unique(columns["sequence"][is_back])
-    chosen = is_back | ((columns["forward_thread"] <= 0) & np.isin(columns["sequence"], undone))
-    rows = operators[chosen]
-    calls = pd.DataFrame(
-        {
-            "row": rows,
-            "capture": host["capture"].to_numpy()[rows],
-            "thread": host["thread"].to_numpy()[rows],
-            "start": host["ts"].to_numpy()[rows],
-            "end": host["end"].to_numpy()[rows],
-            **{name: values[chosen] for name, values in columns.items()},
-        }
-    )
-    back = calls[calls["forward_thread"] > 0]
-    forward = calls[calls["forward_thread"] <= 0].sort_values(["start", "row"])
-    forward = forward.drop_duplicates(["capture", "thread", "sequence"], keep="last")
+    rows, sequence, forward_thread = _numbered_operators(loaded, host)
+    is_back = forward_thread > 0
+    back = _calls(host, rows[is_back], {"sequence": sequence[is_back], "forward_thread": forward_thread[is_back]})
     around = nearest(host, "operator")[back["row"].to_numpy()]
     back = back[~np.isin(around, back["row"].to_numpy())]
+    undone = ~is_back & np.isin(sequence, sequence[is_back])
+    forward = _calls(host, rows[undone], {"sequence": sequence[undone]}).sort_values(["start", "row"])
+    forward = forward.drop_duplicates(["capture", "thread", "sequence"], keep="last")
     pairs = back.merge(forward, on=["capture", "sequence"], suffixes=("", "_forward"))
     sizes = pairs.groupby(["capture", "forward_thread", "thread_forward"]).size().reset_index(name="size")
     sizes = sizes.sort_values("size", ascending=False, kind="stable").drop_duplicates(["capture", "forward_thread"])
     pairs = pairs.merge(sizes, on=["capture", "forward_thread", "thread_forward"])
     pairs = pairs[(pairs["end_forward"] <= pairs["start"]) & (pairs["start_forward"] < pairs["start"])]
     return pairs["row"].to_numpy(np.int64), pairs["row_forward"].to_numpy(np.int64)
+
+
+def _numbered_operators(
+    loaded: Loaded, host: pd.DataFrame
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Operators with a sequence number, in order: host row, number, and number of the forward thread."""
+    sources, rows = host["source"].to_numpy(), host["row"].to_numpy()
+    is_operator = (host["level"] == "operator").to_numpy()
+    parts = [np.zeros((3, 0), np.int64)]
+    for number, table in enumerate(loaded.tables.values()):
+        if "sequence" in table:
+            mine = np.flatnonzero(is_operator & (sources == number))
+            mine = mine[table["sequence"][rows[mine]] >= 0]
+            parts.append(np.stack([mine, *(table[name][rows[mine]] for name in ("sequence", "forward_thread"))]))
+    found = np.concatenate(parts, axis=1)
+    row, sequence, forward_thread = found[:, np.argsort(found[0], kind="stable")]
+    return row, sequence, forward_thread
+
+
+def _calls(host: pd.DataFrame, rows: NDArray[np.int64], numbers: dict[str, NDArray[np.int64]]) -> pd.DataFrame:
+    """What matching forward and backward operators needs to know of some of them."""
+    taken = {"capture": "capture", "thread": "thread", "start": "ts", "end": "end"}
+    return pd.DataFrame({"row": rows} | {name: host[key].to_numpy()[rows] for name, key in taken.items()} | numbers)

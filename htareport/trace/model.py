@@ -209,6 +209,8 @@ class RankTrace:
         """The device events of each device; empty without any."""
         events = self.device_events
         devices = sorted(events["device"].unique(), key=_by_type)
+        if len(devices) == 1:
+            return {devices[0]: events}
         return {device: events[events["device"] == device] for device in devices}
 
     @cached_property
@@ -253,7 +255,7 @@ class RankTrace:
             Capability.STEPS: len(self.steps) > 0,
             Capability.COMM: bool((events["kind"] == classify.Kind.COMM).any()),
             Capability.HOST_OPS: any(category in self.loaded.tables for category in ("cpu_op", "Operator")),
-            Capability.COPIES: any(category in self.loaded.tables for category in classify.COPY_CATEGORIES),
+            Capability.COPIES: len(self.copies) > 0,
             Capability.ANNOTATIONS: any(category in self.loaded.tables for category in _ANNOTATIONS),
             Capability.SYNC: "cuda_sync" in self.loaded.tables,
             Capability.CUPTI: "cuda_profiler_range" in self.loaded.tables,
