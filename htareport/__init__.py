@@ -16,6 +16,7 @@ from htareport._version import __version__
 if TYPE_CHECKING:
     from htareport.analyses.base import Analysis
     from htareport.hta import DeviceType, LabeledTrace, TraceAnalysis, TraceDiff
+    from htareport.integrations.torch import profile_training
     from htareport.report import Report
     from htareport.runner import analyze
     from htareport.trace import RankTrace, Trace
@@ -31,6 +32,7 @@ __all__ = [
     "TraceDiff",
     "__version__",
     "analyze",
+    "profile_training",
 ]
 
 _HOMES = {
@@ -43,6 +45,7 @@ _HOMES = {
     "LabeledTrace": "htareport.hta",
     "TraceDiff": "htareport.hta",
     "analyze": "htareport.runner",
+    "profile_training": "htareport.integrations.torch",
 }
 
 
