@@ -313,7 +313,7 @@ class Report:
         return cls.from_json(data, str(path))
 
     def write(self, path: str | Path, **options: Any) -> Path:
-        """Write to a file whose suffix picks the format (.html, .md, .json, .json.gz, .csv.zip); returns its path."""
+        """Write to a file whose suffix picks the format (see render.SUFFIXES); returns its path."""
         # The one look upward of this layer, by name, so that a report can write itself.
         return cast("Path", importlib.import_module("htareport.render").write(self, path, **options))
 
