@@ -12,11 +12,16 @@ import numpy as np
 DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in '<"\\')
 _BASE = len(DIGITS)
 _BITS, _FEW_BITS = 13, 6  # Of two digits, and of one.
+_BLOCK = _BITS << 12  # Bytes at a time, since bits take eight times their room; whole words, so that only one is last.
 _WEIGHTS = 1 << np.arange(_BITS - 1, -1, -1, dtype=np.uint16)
 
 
 def encode(data: bytes) -> str:
     """Return bytes as text of DIGITS, most significant bit first."""
+    return "".join(_encoded(data[at : at + _BLOCK]) for at in range(0, len(data), _BLOCK))
+
+
+def _encoded(data: bytes) -> str:
     bits = np.unpackbits(np.frombuffer(data, np.uint8))
     last = len(bits) % _BITS
     words = bits[: len(bits) - last].reshape(-1, _BITS) @ _WEIGHTS
