@@ -20,6 +20,7 @@ import pandas as pd
 
 from htareport.codec import ALWAYS, DecodeError, decode, encode
 from htareport.errors import ReportFileError
+from htareport.saved import check_charts, check_meta
 
 SCHEMA_VERSION = 1
 
@@ -294,8 +295,8 @@ class Report:
             raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
         try:
             report = cast("Self", decode(cls, raw))
-            _check_meta(report.meta)
-            _check_charts(report.sections)
+            check_meta(report.meta)
+            check_charts(report.sections)
         except DecodeError as error:
             raise ReportFileError(f"{source}: damaged report: {error}") from error
         return report
@@ -319,46 +320,6 @@ class Report:
 
     def _repr_html_(self) -> str:
         return str(importlib.import_module("htareport.render").notebook_html(self))
-
-
-@dataclass(frozen=True, slots=True)
-class _MetaShape:
-    """What others compute with of `meta`, which beside it may hold anything that is JSON."""
-
-    num_ranks: int | None = None
-    world_size: int | None = None
-    devices: Mapping[str, int] | None = None
-    steps: Mapping[str, int] | None = None
-    ranks: tuple[Mapping[str, Any], ...] = ()
-    files: tuple[_FileShape, ...] = ()
-    left_out: tuple[Mapping[str, str], ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _FileShape:
-    name: str = ""
-    rank: int | None = None
-    bytes: int | None = None
-    note: str = ""
-
-
-def _check_meta(meta: Mapping[str, Any]) -> None:
-    try:
-        decode(_MetaShape, meta)
-    except DecodeError as error:
-        raise error.within(".meta") from None
-
-
-def _check_charts(sections: Sequence[Section]) -> None:
-    """DecodeError for a chart that names a column which it does not have."""
-    for at, section in enumerate(sections):
-        for number, chart in enumerate(section.charts):
-            for channel in ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text"):
-                column = getattr(chart, channel)
-                if column is not None and column not in chart.frame.columns:
-                    place = f".sections[{at}].charts[{number}].{channel}"
-                    raise DecodeError(f"its frame has no column {column!r}").within(place)
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -17,31 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from render.sample import HOSTILE, sample
 
-from htareport.cli import main
-
 USER, PASSWORD = "ann@example.org", "s3cret-pässword"
 PDF = b"%PDF-1.7 stand-in"
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command came to."""
-
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """The command line in an empty folder, without any variable of a CI or a mail server."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        status = main([str(each) for each in arguments])
-        return Ran(status, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture(autouse=True)
