@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,12 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
         },
         comm.index,
     )
+
+
+def shown_names(frame: pd.DataFrame) -> pd.Series[Any]:
+    """Names for a chart: the collective, and its process group where that is known."""
+    named: pd.Series[Any] = frame["collective"] + frame["process_group"].map(lambda text: f" · {text}" if text else "")
+    return named
 
 
 def _collective_of(kernel: str) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 from htareport.algorithms.collectives import Matched, arrivals
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_calls import Matching, call_frames, clocks_note, left_out_note, matching
+from htareport.analyses.collective_names import shown_names
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
@@ -111,7 +112,7 @@ class Collectives(Analysis):
     def charts(self, frames: Frames) -> Iterator[Chart]:
         groups = frames["groups"]
         known = groups[groups["wait_share"].notna()].head(_SHOWN)
-        label = known["collective"] + known["process_group"].map(lambda text: f" · {text}" if text else "")
+        label = shown_names(known)
         long = known.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
         yield Chart(
             "waiting",
@@ -127,7 +128,7 @@ class Collectives(Analysis):
         )
         sizes = frames["sizes"][frames["sizes"]["size"] >= _LEAST_SIZE]
         if sizes["size"].nunique() >= _FEW_SIZES:
-            label = sizes["collective"] + sizes["process_group"].map(lambda text: f" · {text}" if text else "")
+            label = shown_names(sizes)
             yield Chart(
                 "bandwidth",
                 "Bus bandwidth by message size",

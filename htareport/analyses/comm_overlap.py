@@ -8,7 +8,7 @@ import pandas as pd
 
 from htareport.algorithms import intervals
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.collective_names import labels_of
+from htareport.analyses.collective_names import labels_of, shown_names
 from htareport.analyses.scale import by_rank
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
@@ -136,7 +136,7 @@ class CommOverlap(Analysis):
             caption="Time with a communication kernel: hidden under compute, and exposed.",
         )
         top = frames["collectives"].head(12)
-        label = top["collective"] + top["process_group"].map(lambda text: f" · {text}" if text else "")
+        label = shown_names(top)
         long = top.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
         yield Chart(
             "collectives",
