@@ -23,20 +23,35 @@ _MOST_LEVELS = 64  # Annotations around a kernel that are looked at.
 _SHOWN = 12
 _IN_RANKS = 6
 _PARTS = {"own": "outside nested annotations", "nested": "in nested annotations"}
-_NAME = "As annotated; the steps of the profiler together."
+_NAME = "Name as recorded; all profiler steps are one row."
 _TIMES = (
-    Column("count", "Count", Unit.COUNT, "Annotated ranges of this name."),
-    Column("sum", "Total", _NS, "Sum of their durations; one within another of the same name counts too."),
-    Column("own", "Outside nested", _NS, "Time outside the annotations nested directly within, on the same row."),
+    Column("count", "Count", Unit.COUNT, "Ranges of this name."),
+    Column("sum", "Total", _NS, "Sum of their durations; one within another of the same name counts again."),
+    Column(
+        "own", "Outside nested", _NS, "Total without what lies in annotations within, on the same thread or stream."
+    ),
     Column("mean", "Mean", _NS, "Mean duration."),
     Column("min", "Min", _NS, "Shortest."),
     Column("max", "Max", _NS, "Longest."),
 )
 _WORK = (
-    Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills of which it is the innermost."),
-    Column("device", "Device busy", _NS, "Time in which at least one of these runs.", better=Better.LOWER),
-    Column("device_sum", "Device time", _NS, "Sum of their durations.", better=Better.LOWER),
-    Column("under", "Busy with nested", _NS, "Time in which one of these runs, or one of a nested annotation."),
+    Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills launched in it, but in none within it."),
+    Column(
+        "device",
+        "Device busy",
+        _NS,
+        "Time in which at least one of these runs, summed over devices.",
+        better=Better.LOWER,
+    ),
+    Column(
+        "device_sum", "Device time", _NS, "Sum of their durations; those that overlap count each.", better=Better.LOWER
+    ),
+    Column(
+        "under",
+        "Busy with nested",
+        _NS,
+        "Time in which at least one of these or of nested annotations' runs, summed over devices.",
+    ),
 )
 
 
@@ -44,16 +59,17 @@ class Annotations(Analysis):
     """Where the time goes by annotation: `record_function` ranges, profiler steps, and those that libraries set.
 
     ## How it is computed
-    Annotations nest on their thread of the host, and on their stream of the device. *Total* is the sum of the durations
-    of a name, *outside nested* what of it is in no annotation directly within. A kernel belongs to the innermost
-    annotation around the call that launched it; what autograd's own thread launches belongs to the annotation open just
-    then on the thread of the forward pass; what is left belongs to the device annotation around its start on its
-    stream. Of chosen steps only what starts in them counts. A device annotation spans the kernels launched within its
-    twin on the host, idle time between them too.
+    An annotation is a named range on a thread of the host; on the device its twin lasts, on a stream, from the first to
+    the last kernel launched within it, idle time included. *Total* is the sum of the durations of a name over all
+    ranks; *outside nested* leaves out the annotations within. A device event (kernel, copy or fill) belongs to the
+    innermost annotation around the call that launched it; what autograd's own thread launches belongs to the annotation
+    open at that time on the thread of the forward pass. What is then left may still run within an annotation of its
+    stream; a note says how much. If steps are chosen (`--steps`), only what starts in them counts.
 
     ## What to do
-    - Much host time and little device time: the host is busy, or waits. Look at idle time by cause.
-    - Much device time outside annotations: wrap parts of the step in `torch.profiler.record_function("name")`.
+    - Much host time (*Total*) and little *Device busy*: the host works or waits there. See *Idle time by cause*.
+    - Much device time in no annotation (the note): wrap the parts of the step, as in `with
+      torch.profiler.record_function("forward"):`, and record again.
     """
 
     title = "Annotations"

@@ -26,12 +26,12 @@ _HOST_BOUNDS = [Bound.HOST, Bound.PYTHON, Bound.LAUNCH]
 _MEANINGS = {
     Bound.HOST: "Operators and runtime calls at work on the host.",
     Bound.PYTHON: "Between operators on the main thread: Python, or anything else that is not traced.",
-    Bound.LOADING: "Within data loading on the host.",
-    Bound.LAUNCH: "From the start of a launch to that of its kernel, with nothing before it on the stream.",
+    Bound.LOADING: "Host rows that load data, by their names.",
+    Bound.LAUNCH: "From the start of a launch to that of its kernel, which found its stream free.",
     Bound.COMPUTE: "Kernels at work.",
-    Bound.COMM: "Collectives and transfers between ranks.",
+    Bound.COMM: "Collectives and transfers between ranks, the wait for other ranks in them too.",
     Bound.MEMORY: "Memory copies and fills of the device.",
-    Bound.GAP: "From the end of a kernel to the start of the one that waited for it.",
+    Bound.GAP: "From the end of a kernel to the start of the one that waited for it, on any stream.",
     Bound.EARLIER: "From the step's start until the device is done with what earlier steps launched.",
 }
 _NAMES = " ".join(f"{LABELS[bound]}: {words}" for bound, words in _MEANINGS.items())
@@ -39,26 +39,34 @@ _NAMES = " ".join(f"{LABELS[bound]}: {words}" for bound, words in _MEANINGS.item
 
 @dataclass(frozen=True)
 class CriticalPath(Analysis):
-    """What the length of a step hangs on: the chain of operators, launches, kernels and waits without any slack.
+    """What decides the length of a step: the longest chain of host work, launches, kernels and waits for one another.
 
     ## How it is computed
-    Every operator, runtime call and device event has a start and an end. Edges say what must come before what, and
-    weigh the time between: along each thread; from a launch to its kernel if the stream was empty; from kernel to
-    kernel on a stream; from a kernel to what waits for it (`cuda_sync` rows where the trace has them, else
-    synchronising calls return when what was launched before has ended). Time that a call only waits weighs nothing,
-    nor does a pause of a thread that waits for work; time between operators of the main thread counts as *Python*.
-    The backward pass, on its own thread, takes the place of the main thread's wait for it. The path is the longest one.
-    By default it is that of each rank's step of median length, shown for the lowest rank; without steps, of everything
-    recorded. It starts with the step's host work and ends with the last device work launched in it, which may run on
-    while the next step has begun; where the device is still busy with what earlier steps launched, and this step's work
-    waits for it, that time counts as *earlier device work*.
+    Each operator, runtime call and device event (kernel, copy or fill) has a start and an end. *Edges* say what had to
+    come before what, and are as long as the time between: along a host thread; from a launch to its kernel, if the
+    stream was free at the launch; from kernel to kernel on a stream; from a kernel to what waited for it (as
+    `cuda_sync` rows say, else a synchronising call returns once what was launched before has ended). Pure waiting has
+    no length; the backward pass, on a thread of its own, stands for the main thread's wait for it. Time between
+    operators of the main thread is *Python*. The *critical path* is the longest chain of edges; what is not on it has
+    *slack*.
+
+    Each rank gets the path of its complete step of median length, and the lowest rank's is shown; without steps, that
+    of everything recorded. It ends with the last device event launched in the step, so it may be longer than the step.
+    *Earlier device work* is time in which the step's work waits until the device is done with what earlier steps
+    launched.
+
+    Options: `rank` and `step` choose others (-1: as above). `annotation` takes, instead of a step, a host row whose
+    name contains that text, `instance` which one (0: the first). Host rows whose names contain one of the texts of
+    `data_loading`, separated by commas, are data loading. `python_time=false` leaves *Python* out and follows the rules
+    of Holistic Trace Analysis (HTA). Without steps the path covers at most `max_events` rows, from the start.
 
     ## What to do
-    - Host operators, Python, launch overhead: the device waits for the host. `torch.compile`, CUDA graphs, larger
-      batches, fewer small operators and synchronisations.
-    - Compute, communication, earlier device work: the device is what limits. The named kernels are what to make faster;
-      what is not on the path only helps once its slack is used up.
-    - *Gain* says what the best possible change would bring: the path if that part took no time at all.
+    - Data loading, Python, host operators, launch overhead: the GPU waits for the host. More `DataLoader` workers,
+      fewer synchronisations (`.item()`), `torch.compile(mode="reduce-overhead")`, larger batches. Without a GPU the
+      host operators are the work itself.
+    - Compute, copies, earlier device work: the GPU is the limit. Make the kernels named below faster.
+    - Communication: overlap it, or speed up the rank that comes last (see *Stragglers*).
+    - *Gain* is the most that a change can bring, other chains allowed for. Record again and compare the step time.
     """
 
     title = "Critical path"
@@ -71,27 +79,37 @@ class CriticalPath(Analysis):
             "By what bounds it",
             (
                 key("bound", "Bound by", Unit.TEXT, _NAMES),
-                Column("time", "On the path", _NS, "Time of the path spent on it.", better=Better.LOWER),
+                Column("time", "On the path", _NS, "Time that the path spends on it.", better=Better.LOWER),
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
-                Column("count", "Pieces", Unit.COUNT, "Edges of the path that take time."),
-                Column("gain", "Gain", _NS, "How much shorter the path would be if this took no time at all."),
+                Column("count", "Pieces", Unit.COUNT, "Edges of the path, those of no length left out."),
+                Column("gain", "Gain", _NS, "How much shorter the path would be if this took no time anywhere."),
             ),
         ),
         TableSpec(
             "names",
             "Operators and kernels",
             (
-                key("name", "Name", Unit.NAME, "Operator, runtime call or kernel; those with most time on the path."),
-                key("bound", "Bound by", Unit.TEXT, "Class of its time."),
-                Column("time", "On the path", _NS, "Time of the path within it.", better=Better.LOWER),
+                key(
+                    "name",
+                    "Name",
+                    Unit.NAME,
+                    f"Operator, call or kernel: {_ON_PATH} with most time on the path, {_OFF_PATH} off it.",
+                ),
+                key("bound", "Bound by", Unit.TEXT, "What its time counts as."),
+                Column("time", "On the path", _NS, "Time that the path spends in its calls.", better=Better.LOWER),
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
-                Column("count", "Calls on it", Unit.COUNT, "Calls with time on the path."),
-                Column("total", "Total", _NS, "Time of all its calls in the window, without what they call."),
+                Column("count", "Calls on it", Unit.COUNT, "Number of its calls with time on the path."),
+                Column(
+                    "total",
+                    "Total",
+                    _NS,
+                    "Time of all its calls in the window, without what they call and without waiting.",
+                ),
                 Column(
                     "slack",
                     "Median slack",
                     _NS,
-                    "Half of its calls could take this much longer, one at a time, and the path would not.",
+                    "How much longer one of its edges could take before the path gets longer; median over its edges.",
                 ),
             ),
         ),
@@ -99,12 +117,12 @@ class CriticalPath(Analysis):
             "edges",
             "Longest pieces of the path",
             (
-                key("place", "No.", Unit.ID, "From the longest."),
-                Column("start", "At", _NS, "From the zero of the report."),
-                Column("duration", "Duration", _NS, "Time that it takes on the path."),
+                key("place", "No.", Unit.ID, "1 is the longest."),
+                Column("start", "At", _NS, "Start, since the run's first event."),
+                Column("duration", "Duration", _NS, "Length of the edge."),
                 Column("bound", "Bound by", Unit.TEXT, "What the time is spent on."),
-                Column("name", "Name", Unit.NAME, "Whose time it is; of a launch, a gap or Python, what comes next."),
-                Column("lane", "Where", Unit.TEXT, "Thread or stream."),
+                Column("name", "Name", Unit.NAME, "Whose time it is; for a launch, a gap or Python what comes next."),
+                Column("lane", "Where", Unit.TEXT, "Host thread or stream."),
             ),
         ),
         TableSpec(
@@ -112,8 +130,8 @@ class CriticalPath(Analysis):
             "By rank",
             (
                 key("rank", "Rank"),
-                Column("step", "Step", Unit.ID, "The step whose path it is; none without steps."),
-                Column("window", "Window", _NS, "Length of the step, or of what was recorded."),
+                Column("step", "Step", Unit.ID, "The step whose path it is; none where it is not one of a step."),
+                Column("window", "Window", _NS, "Length of the step or annotation, or of everything recorded."),
                 Column("path", "Path", _NS, "Length of the longest path.", better=Better.LOWER),
                 *(Column(str(bound), LABELS[bound], _NS, _MEANINGS[bound]) for bound in BOUNDS),
             ),

@@ -29,13 +29,13 @@ _CATEGORY = "cuda_profiler_range"
 _MEGA = 1e6
 _MOST_ROWS = 250
 _SHOWN = 15
-_FLOP_HELP = "From the SASS counters: 2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
-_DRAM_HELP = "Bytes to and from device memory, as far as they were counted."
-_INTENSITY_HELP = "Floating-point operations per byte of device memory."
+_FLOP_HELP = "Millions of operations: 2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
+_DRAM_HELP = "Bytes to and from device memory; none where they were not counted."
+_INTENSITY_HELP = "Floating-point operations per byte to and from device memory; none without bytes."
 _MEASURES = (
-    Column("kernels", "Kernels", Unit.COUNT, "Ranges of the profiler: one per kernel."),
+    Column("kernels", "Kernels", Unit.COUNT, "Kernel calls that were measured."),
     Column("mflop", "MFLOP", Unit.COUNT, _FLOP_HELP),
-    Column("share", "Share", Unit.RATIO, "Share of the FLOP of all kernels."),
+    Column("share", "Share", Unit.RATIO, "Share of the floating-point operations of all kernels."),
     Column("dram", "Device memory", Unit.BYTES, _DRAM_HELP),
     Column("intensity", "FLOP/byte", Unit.COUNT, _INTENSITY_HELP),
 )
@@ -46,16 +46,21 @@ class CuptiCounters(Analysis):
     """Hardware counters by kernel and operator: floating-point operations, device memory, arithmetic intensity.
 
     ## How it is computed
-    CUPTI's range profiler runs each kernel apart (several times, where it takes several passes) and writes one row with
-    its counters. A row belongs to the kernel launch of its correlation; where the trace has none, the n-th row to the
-    n-th launch of a kernel by time (copies and fills don't count), provided that there are as many of both. The
-    operator is the innermost around the launch, the top-level operator the outermost. Floating-point operations come
-    from the SASS counters, 2 for each fused multiply-add; tensor cores are not among them. Durations are those of the
-    replay and say nothing about the speed.
+    CUPTI's range profiler (NVIDIA only) runs each kernel by itself, several times if it needs several passes, and
+    writes one row with its counters. A row belongs to the launch of its correlation id; where rows have none, the n-th
+    row to the n-th kernel launch by time, if there are as many of both. The operator is the innermost around the
+    launch, the top-level operator the outermost. Floating-point operations come from the SASS (machine code) counters,
+    2 for each fused multiply-add; tensor cores are not among them. Durations are those of the replay and say nothing
+    about speed.
 
     ## What to do
-    - Intensity below what the device needs to be bound by compute (its FLOP/s over its bytes/s): fuse, or move less.
-    - Most operations where you don't expect them: a precision or an algorithm that was not meant.
+    - To record: `torch.profiler._ExperimentalConfig` with `profiler_metrics=["dram__bytes.sum"]`, for operations also
+      `smsp__sass_thread_inst_executed_op_ffma_pred_on.sum` (likewise `fadd`, `fmul`), and
+      `profiler_measure_per_kernel=True`, in a run of its own. A warning of an unrecognized `CUPTI_PROFILER_METRICS`
+      means a PyTorch without range profiler.
+    - FLOP/byte below the device's own (19.5e12 / 1.6e12 = 12 for an A100 in float32): memory is the limit. Fuse
+      (`torch.compile`), or move less (bf16).
+    - Operations where you expect none: look for a float32 or float64 that was not meant.
     """
 
     title = "Hardware counters"
@@ -66,14 +71,17 @@ class CuptiCounters(Analysis):
         TableSpec(
             "operators",
             "By top-level operator",
-            (key("operator", "Operator", Unit.NAME, "Outermost operator around the launch."), *_MEASURES),
+            (
+                key("operator", "Operator", Unit.NAME, "Outermost operator around the launch; empty if unknown."),
+                *_MEASURES,
+            ),
         ),
         TableSpec(
             "kernels",
             "By kernel and operator",
             (
-                key("kernel", "Kernel", Unit.NAME, "Name as traced."),
-                key("operator", "Operator", Unit.NAME, "Innermost operator around the launch."),
+                key("kernel", "Kernel", Unit.NAME, "Name in the trace."),
+                key("operator", "Operator", Unit.NAME, "Innermost operator around the launch; empty if unknown."),
                 *_MEASURES,
             ),
         ),
@@ -82,9 +90,9 @@ class CuptiCounters(Analysis):
             "Counters as recorded",
             (
                 key("counter", "Counter", Unit.TEXT, "CUPTI's name for it."),
-                Column("kernels", "Kernels", Unit.COUNT, "Kernels that have it."),
-                Column("mean", "Mean", Unit.COUNT, "Mean over the kernels."),
-                Column("max", "Max", Unit.COUNT, "Largest value of a kernel."),
+                Column("kernels", "Kernels", Unit.COUNT, "Kernel calls that have it."),
+                Column("mean", "Mean", Unit.COUNT, "Mean over these calls."),
+                Column("max", "Max", Unit.COUNT, "Largest value of a call."),
             ),
             is_detail=True,
         ),

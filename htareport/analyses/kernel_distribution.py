@@ -30,14 +30,16 @@ class KernelDistribution(Analysis):
     """How long the calls of a kernel take on each rank, and how far ranks and calls differ.
 
     ## How it is computed
-    For the kernels of largest sum in each class: mean, smallest and largest duration on every rank (exact), and the
-    quantiles of all calls from merged log histograms (error up to 1 %). *Spread over ranks* is by how
-    much the largest mean of a rank exceeds the smallest.
+    For the `num_kernels` kernels of largest sum in each class, at most 40 in all: mean, shortest and longest call on
+    every rank (exact), and percentiles over the calls of all ranks, from histograms that are added up (error up to 1
+    %). *Spread over ranks* is the largest mean of a rank over the smallest, less 1.
 
     ## What to do
-    - One rank's mean is larger: its device runs slower (clocks, temperature, power limit) or its inputs are larger.
-    - A wide spread on every rank: the kernel serves several shapes, or shares the device with others.
-    - Communication kernels differ most of all, since they contain the wait for the last rank.
+    - One rank's mean is larger: its GPU is slower (compare clocks, temperature and power limit, with `nvidia-smi -q -d
+      PERFORMANCE,CLOCK` or `amd-smi metric`) or its inputs are larger.
+    - Calls differ much on every rank (p95 far above p50): the kernel serves several shapes (*Kernels by operator* tells
+      them apart), or shares the device with others.
+    - Communication kernels differ most, since they contain the wait for the last rank: see *Collectives*.
     """
 
     title = "Kernel duration distribution"
@@ -51,21 +53,20 @@ class KernelDistribution(Analysis):
             (
                 key("name", "Kernel", Unit.NAME, NAME_HELP),
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
-                Column("count", "Calls", Unit.COUNT, "Device events of this name on all ranks."),
+                Column(
+                    "count", "Calls", Unit.COUNT, "Device events (kernels, copies, fills) of this name on all ranks."
+                ),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
-                *(
-                    Column(n, n, _NS, f"{n} of the durations, from merged histograms (error up to 1 %).")
-                    for n in _QUANTILES
-                ),
+                *(Column(n, n, _NS, f"{n[1:]}th percentile of the durations (error up to 1 %).") for n in _QUANTILES),
                 Column("max", "Max", _NS, "Longest call."),
                 Column(
                     "spread",
                     "Spread over ranks",
                     Unit.RATIO,
-                    "By how much the largest mean of a rank exceeds the smallest.",
+                    "Largest mean of a rank / smallest − 1; none with one rank.",
                 ),
-                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean."),
+                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean; none with one rank."),
             ),
         ),
         TableSpec(
@@ -75,7 +76,7 @@ class KernelDistribution(Analysis):
                 key("rank", "Rank"),
                 key("name", "Kernel", Unit.NAME, NAME_HELP),
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
-                Column("count", "Calls", Unit.COUNT, "Device events of this name."),
+                Column("count", "Calls", Unit.COUNT, "Device events of this name on the rank."),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
                 Column("max", "Max", _NS, "Longest call."),

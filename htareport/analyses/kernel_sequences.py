@@ -24,7 +24,7 @@ _MOST_ROWS = 200
 _LOOKED_AT = 1000  # Repeated runs, the most worth first, among which those about other places are chosen.
 _SHOWN = 12
 _ENGINE = "autograd::engine::evaluate_function"
-_GAPS = "Time between the kernels on their stream, summed."
+_GAPS = "Time between the kernels in which their stream runs nothing, summed."
 _PARTS = {"device": "kernels", "idle": "device idle in between", "hidden": "other streams run in between"}
 
 
@@ -33,19 +33,24 @@ class KernelSequences(Analysis):
     """Which kernels come after each other again and again: what one fused kernel or a CUDA graph could replace.
 
     ## How it is computed
-    *On streams*: on each stream, in order of start, every run of `shortest` to `longest` device events of the same
-    names that occurs at least `fewest` times. A pause of more than `pause` µs ends a run: something else is waited for.
-    A run that occurs only within one and the same longer run is left out, and so is one that is mostly about the same
-    places as one further up. Occurrences that overlap count once. *Idle* is the time between the kernels in which
-    nothing runs on the device, which is what fusing or a graph can gain; the list is in its order.
+    Table *On streams*: runs of `shortest` to `longest` device events (kernels, copies and fills) with the same names in
+    the same order on a stream, that occur at least `fewest` times on a rank. A pause of more than `pause` µs ends a
+    run, since there something else is waited for. A run that occurs only within one longer run is left out, and so is
+    one of which most occurrences lie in those of a run further up. Occurrences do not overlap. *Idle* is the time
+    between the kernels in which nothing runs on the device: the most that fusing or a graph can gain. The list is in
+    its order.
 
-    *Under operators*: for each operator, shapes of its inputs and order of the kernels of everything below it. Of
-    operators that hold the same kernels, the outermost is listed; those of more than `longest` kernels are not.
+    Table *Under operators*: calls of an operator with the same input shapes and the same kernels, in order of start,
+    launched by it or by what it calls; `shortest` to `longest` of them. Of operators that hold the same kernels, the
+    outermost is listed.
 
     ## What to do
-    - Much idle time within a sequence: a CUDA graph, or `torch.compile(mode="reduce-overhead")`.
-    - Many short elementwise kernels in a row: `torch.compile`, or a fused version of the module.
-    - Copies and fills in between: build masks and constants once; write in place.
+    - Much idle time within a sequence: `torch.compile(mode="reduce-overhead")`, or capture it with `torch.cuda.graph`;
+      both work on NVIDIA and AMD.
+    - Many short elementwise kernels in a row: `torch.compile` the module around them, or use a fused one
+      (`torch.nn.RMSNorm`, `torch.nn.functional.scaled_dot_product_attention`, `fused=True` for the optimizer).
+    - Copies and fills in between: build masks and constants once (`register_buffer`); avoid casts and `.contiguous()`.
+    - A change has helped if the idle part of the temporal breakdown is smaller.
     """
 
     title = "Repeated sequences of kernels"
@@ -59,7 +64,7 @@ class KernelSequences(Analysis):
             (
                 key("sequence", "Kernels", Unit.NAME, launched.SEQUENCE_HELP),
                 Column("length", "Length", Unit.COUNT, "Kernels, copies and fills of one occurrence."),
-                Column("count", "Occurrences", Unit.COUNT, "How often, without overlapping itself."),
+                Column("count", "Occurrences", Unit.COUNT, "How often it occurs on all ranks, without overlap."),
                 Column(
                     "idle",
                     "Idle",
@@ -68,16 +73,19 @@ class KernelSequences(Analysis):
                     better=Better.LOWER,
                 ),
                 Column("gaps", "Gaps", _NS, _GAPS, better=Better.LOWER),
-                Column("device", "Device time", _NS, "Sum of the durations of the kernels.", better=Better.LOWER),
+                Column("device", "Device time", _NS, "Sum of the durations of its kernels.", better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Device time of one occurrence."),
-                Column("share", "Share", Unit.RATIO, "Share of all device time."),
+                Column("share", "Share", Unit.RATIO, "Device time as a share of that of all device events."),
                 Column(
-                    "operator", "Example: operator", Unit.NAME, "Innermost operator that launched its first kernel."
+                    "operator",
+                    "Example: operator",
+                    Unit.NAME,
+                    "Innermost operator that launched the first kernel of the example.",
                 ),
                 Column("rank", "Rank", Unit.ID, "Rank of the example."),
                 Column("stream", "Stream", Unit.ID, "Stream of the example."),
                 Column("step", "Step", Unit.ID, "Step of the example, where there are steps."),
-                Column("start", "Start", _NS, "Start of the example since the start of the run."),
+                Column("start", "Start", _NS, "Start of the example, since the run's first event."),
             ),
         ),
         TableSpec(
@@ -89,10 +97,13 @@ class KernelSequences(Analysis):
                 key("sequence", "Kernels", Unit.NAME, launched.SEQUENCE_HELP),
                 Column("length", "Length", Unit.COUNT, "Kernels, copies and fills under one call."),
                 Column("count", "Calls", Unit.COUNT, "Calls with just these kernels."),
-                Column("device", "Device time", _NS, "Sum of the durations of the kernels.", better=Better.LOWER),
+                Column("device", "Device time", _NS, "Sum of the durations of its kernels.", better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Device time of one call."),
                 Column(
-                    "gaps", "Gaps", _NS, "Time between first start and last end in which none of them runs, summed."
+                    "gaps",
+                    "Gaps",
+                    _NS,
+                    "Time between the first start and the last end in which none of them runs, summed over calls.",
                 ),
                 Column("host", "Host time", _NS, "Sum of the durations of the calls on the host.", better=Better.LOWER),
             ),

@@ -21,15 +21,18 @@ class MemoryBandwidth(Analysis):
     """How much memory is copied and filled, in which direction, and how fast.
 
     ## How it is computed
-    Copies and fills by kind, from the rows of their categories. *Effective* is the sum of the bytes over the sum of the
+    Copies and fills (memset) by kind: HtoD is host to device, DtoH device to host, DtoD on a device, PtoP between
+    devices. Copies that run as kernels stand among the kernels. *Effective* is the sum of the bytes over the sum of the
     times (GB = 10^9 bytes) of the copies whose size the trace gives. *Mean while busy* and *peak* come from the
     bandwidth that the trace gives for each copy: concurrent copies of a kind add up, the mean is weighted by time over
     the part where it is above zero, and copies of no duration or without a finite value add nothing.
 
     ## What to do
-    - Host to device far below the link (PCIe 4 x16 about 25 GB/s): pin the host memory, copy larger pieces.
-    - Many small copies: collect them, or keep the data on the device.
-    - Device to host in every step: `.item()`, `.cpu()` or printing; do it less often, without blocking.
+    - Host to device far below the link (PCIe 4 x16 about 25 GB/s): pin the host memory (`DataLoader(pin_memory=True)`,
+      `.to(device, non_blocking=True)`), copy larger pieces.
+    - Many small copies: pack them into one tensor, or create the data on the device (`device="cuda"`).
+    - Device to host in every step: `.item()`, `.cpu()` or printing; `torch.cuda.set_sync_debug_mode("warn")` names the
+      lines. Do it every so many steps.
     """
 
     title = "Memory copies"
@@ -41,15 +44,26 @@ class MemoryBandwidth(Analysis):
             "kinds",
             "By kind, all ranks together",
             (
-                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or fill."),
-                Column("count", "Events", Unit.COUNT, "Copies or fills."),
-                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes, where the trace gives them."),
-                Column("time", "Time", _NS, "Sum of the durations.", better=Better.LOWER),
+                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or Memset for fills."),
+                Column("count", "Events", Unit.COUNT, "Number of copies or fills."),
+                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes; none where the trace gives none."),
                 Column(
-                    "effective", "Effective", _RATE, "Bytes over time, of the events with a size.", better=Better.HIGHER
+                    "time", "Time", _NS, "Sum of the durations; copies that overlap count each.", better=Better.LOWER
                 ),
-                Column("mean", "Mean while busy", _RATE, "Of the bandwidth in the trace, weighted by time."),
-                Column("peak", "Peak", _RATE, "Largest sum of concurrent copies."),
+                Column(
+                    "effective",
+                    "Effective",
+                    _RATE,
+                    "Bytes / time, of the events with a size; none without.",
+                    better=Better.HIGHER,
+                ),
+                Column(
+                    "mean",
+                    "Mean while busy",
+                    _RATE,
+                    "Mean over time of the bandwidth in the trace, while it is above zero.",
+                ),
+                Column("peak", "Peak", _RATE, "Largest sum of the bandwidths of copies that run at once on a rank."),
                 Column("without_size", "Without size", Unit.COUNT, "Events whose size the trace does not give."),
             ),
         ),
@@ -58,11 +72,11 @@ class MemoryBandwidth(Analysis):
             "By rank and kind",
             (
                 key("rank", "Rank"),
-                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or fill."),
-                Column("count", "Events", Unit.COUNT, "Copies or fills."),
-                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes, where the trace gives them."),
-                Column("time", "Time", _NS, "Sum of the durations."),
-                Column("effective", "Effective", _RATE, "Bytes over time, of the events with a size."),
+                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or Memset for fills."),
+                Column("count", "Events", Unit.COUNT, "Number of copies or fills."),
+                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes; none where the trace gives none."),
+                Column("time", "Time", _NS, "Sum of the durations; copies that overlap count each."),
+                Column("effective", "Effective", _RATE, "Bytes / time, of the events with a size; none without."),
             ),
             is_detail=True,
         ),

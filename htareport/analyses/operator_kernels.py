@@ -16,7 +16,7 @@ _NS = Unit.NANOSECONDS
 _MOST = {"operators": 300, "kernels": 400, "sequences": 150, "backward": 100}  # Rows that a rank sends of each.
 _SHOWN = 12
 _PASSES = ("forward", "backward")
-_OPERATOR = "Innermost operator around the launch, on the thread that launches."
+_OPERATOR = "Innermost operator around the launch, on the thread of the launch."
 _DEVICE = "Sum of the durations of the device events; events that overlap count each."
 _OP_DELAY = "Mean time from the start of the operator to the start of the launch"
 _LAUNCH_DELAY = "Mean time from the start of the launch to the start of its first device event, at least 0"
@@ -26,19 +26,22 @@ class OperatorKernels(Analysis):
     """Which operators launch which kernels, how long the host takes to launch them, and how long they wait.
 
     ## How it is computed
-    A kernel, copy or fill belongs to the innermost operator around the call that launched it, on the thread of that
-    call; one launch of a graph may have many. *Operator → launch* runs from the start of the operator to the start of
-    the launch: what the host does before. *Launch → kernel* runs from the start of the launch to the start of its first
-    device event, and contains the wait behind earlier work of the stream. In sequences the delays are those of the
-    first launch of each call of the operator. Backward work belongs to the forward operator of the same sequence number
-    on the thread that ran the forward pass; there operators within operators count in both, and those that hold no more
-    than the operator within them are left out.
+    A device event (kernel, copy or fill) belongs to the innermost operator around the call that launched it, on the
+    thread of that call; replaying a CUDA or HIP graph is one launch with many device events. *Operator → launch* lasts
+    from the start of the operator to the start of the launch: what the host does before it. *Launch → kernel* lasts
+    from the start of the launch to the start of its first device event, the wait behind earlier work of the stream
+    included. In the table by input shapes both are those of the first launch of each call. Backward work belongs to the
+    forward operator of the same sequence number, which autograd gives to both, on the thread that ran the forward pass.
+    There an operator contains what it calls, so the rows overlap; one with no more work than the operator around it is
+    left out.
 
     ## What to do
-    - Long operator → launch: the host spends its time on dispatch, shape checks, allocation. `torch.compile` or CUDA
-      graphs take it away.
-    - Long launch → kernel on a busy device is fine. On an idle one the kernel waits for another stream, or for a copy.
-    - One operator with many small kernels: a fused version of it, or `torch.compile`.
+    - Long operator → launch while the GPU is idle: the host spends it on dispatch, shape checks and allocation.
+      `torch.compile(mode="reduce-overhead")` takes most of that away.
+    - Long launch → kernel is fine while the GPU is busy. On an idle one the kernel waits for another stream or a copy:
+      see *other* under *Idle time by cause*.
+    - One operator with many small kernels: `torch.compile`, or a fused version (`fused=True` for the optimizer,
+      `torch.nn.functional.scaled_dot_product_attention`).
     """
 
     title = "Kernels by operator"
@@ -51,11 +54,18 @@ class OperatorKernels(Analysis):
             "By operator, all ranks together",
             (
                 key("operator", "Operator", Unit.NAME, _OPERATOR),
-                Column("share", "Share", Unit.RATIO, "Share of the device time launched under operators."),
+                Column("share", "Share", Unit.RATIO, "Share of the device time of all that operators launched."),
                 Column("device", "Device time", _NS, _DEVICE, better=Better.LOWER),
-                Column("calls", "Calls", Unit.COUNT, "Calls of the operator that launched device work themselves."),
-                Column("launches", "Launches", Unit.COUNT, "Launches directly in it.", better=Better.LOWER),
-                Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills that they started."),
+                Column(
+                    "calls",
+                    "Calls",
+                    Unit.COUNT,
+                    "Calls that launched device work directly, not through an operator within.",
+                ),
+                Column("launches", "Launches", Unit.COUNT, "Launches of these calls.", better=Better.LOWER),
+                Column(
+                    "kernels", "Device events", Unit.COUNT, "Kernels, copies and fills that these launches started."
+                ),
                 Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, over launches.", better=Better.LOWER),
                 Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, over launches."),
             ),
@@ -65,16 +75,23 @@ class OperatorKernels(Analysis):
             "Forward and backward by operator, all ranks together",
             (
                 key("operator", "Operator", Unit.NAME, "Operator of the forward pass, with all that it calls."),
-                Column("calls", "Calls", Unit.COUNT, "Calls with work in the backward pass."),
-                Column("forward", "Forward", _NS, "Device time launched under it.", better=Better.LOWER),
+                Column("calls", "Calls", Unit.COUNT, "Calls that have work in the backward pass."),
+                Column(
+                    "forward", "Forward", _NS, "Sum of the durations of what these calls launched.", better=Better.LOWER
+                ),
                 Column(
                     "backward",
                     "Backward",
                     _NS,
-                    "Device time launched under the backward operators of its sequence numbers.",
+                    "Sum of the durations of what the backward operators of their sequence numbers launched.",
                     better=Better.LOWER,
                 ),
-                Column("ratio", "Backward / forward", Unit.COUNT, "About 2 for matrix products and convolutions."),
+                Column(
+                    "ratio",
+                    "Backward / forward",
+                    Unit.COUNT,
+                    "About 2 for matrix products and convolutions; none without forward time.",
+                ),
             ),
         ),
         TableSpec(
@@ -82,7 +99,7 @@ class OperatorKernels(Analysis):
             "By operator and kernel, all ranks together",
             (
                 key("operator", "Operator", Unit.NAME, _OPERATOR),
-                key("kernel", "Kernel", Unit.NAME, "Name as traced."),
+                key("kernel", "Kernel", Unit.NAME, "Name in the trace."),
                 Column("count", "Calls", Unit.COUNT, "Device events of this name launched by the operator."),
                 Column("sum", "Device time", _NS, _DEVICE, better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
@@ -97,7 +114,7 @@ class OperatorKernels(Analysis):
             (
                 key("operator", "Operator", Unit.NAME, _OPERATOR),
                 key("shapes", "Input shapes", Unit.TEXT, launched.SHAPES_HELP),
-                key("sequence", "Kernels", Unit.NAME, f"{launched.SEQUENCE_HELP} By launch."),
+                key("sequence", "Kernels", Unit.NAME, f"{launched.SEQUENCE_HELP} Launch by launch."),
                 Column("count", "Calls", Unit.COUNT, "Calls of the operator with just these kernels."),
                 Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, of the first launch of each call."),
                 Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, of the first of each call."),

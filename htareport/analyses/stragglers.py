@@ -19,26 +19,30 @@ from htareport.units import text
 _NS = Unit.NANOSECONDS
 _MOST_COLLECTIVES = 200
 _MOST_IN_HEATMAP = 40
-_HELD_UP = "By how much later than the second-latest rank it started, summed over the collectives in which it was last."
+_HELD_UP = "How much later than the second-latest rank it started, summed over the collectives in which it was last."
 _WAIT = "From its own start to the last rank's start, summed over collectives."
-_MATCHED = "Collectives matched across ranks in which it takes part."
+_MATCHED = "Collectives that it takes part in, of those matched across ranks."
 
 
 class Stragglers(Analysis):
     """Which rank comes last to collectives, how much that costs, and whether it is more than chance.
 
     ## How it is computed
-    Collectives are matched across ranks and clocks aligned by their ends, as in the section on collectives. The
-    *lateness* of a rank is its start after the earliest start; a rank *waits* until the last rank's start. The last
-    rank *holds up* the others from the second-latest start to its own, and it was *late* where that is more than 50 µs,
-    than 5 % of the transfer, and than the ends are apart. A rank is called a straggler if it was the late one in more
-    than half of the collectives in which somebody was, chance would give it so many with a probability below 1 %, and
-    what it holds up is at least 2 % of the step time. Several ranks that are late together hold up nobody alone.
+    Collectives (all-reduce and the like) are matched across ranks and clocks aligned by their ends, as under
+    *Collectives*. The *lateness* of a rank is its start after the earliest start; a rank *waits* until the last rank's
+    start. The last rank *holds up* the others from the second-latest start to its own, so ranks that are late together
+    hold up nobody alone. It was *late* if that is more than 50 µs, more than 5 % of the transfer (last start to first
+    end) and more than the ends lie apart. A rank is called a straggler if it was the late one in more than half of the
+    collectives in which somebody was, if among equal ranks that would happen with a probability below 1 %, and if it
+    holds up at least 2 % of its step time. Often there is none.
 
     ## What to do
-    - A straggler: compare its compute, idle time and input with the others' before the collectives where it is late;
-      a uniformly slower device (clocks, power, neighbours), more work, or a slow host look different there.
-    - Late by turns: the work is uneven by nature (sequence lengths, experts, input). Balance it, or synchronise less.
+    - A straggler with slower kernels (*Kernel duration distribution*): its GPU; compare clocks, temperature and power
+      limit (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`). With more host wait (*Idle time by cause*): its
+      CPU or input. With more calls of the same kernels: it has more work.
+    - Late by turns: work is uneven (sequence lengths, experts). Balance batches, or synchronise less often (accumulate
+      gradients under DDP's `model.no_sync()`).
+    - A change has helped if less is held up and the step time is smaller.
     """
 
     title = "Stragglers"
@@ -51,20 +55,41 @@ class Stragglers(Analysis):
             "By rank",
             (
                 key("rank", "Rank"),
-                Column("straggler", "Straggler", Unit.TEXT, "Whether its lateness is more than chance and costs time."),
+                Column("straggler", "Straggler", Unit.TEXT, "Yes if its lateness is more than chance and costs time."),
                 Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
                 Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
-                Column("late", "Late", Unit.COUNT, "Collectives that it holds up by more than 50 µs and 5 %."),
-                Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean.", better=Better.LOWER),
-                Column("lateness_p50", "Median lateness", _NS, "Start after the earliest start, median."),
+                Column(
+                    "late",
+                    "Late",
+                    Unit.COUNT,
+                    "Collectives it holds up by more than 50 µs, 5 % of the transfer, and the distance of the ends.",
+                ),
+                Column(
+                    "lateness",
+                    "Mean lateness",
+                    _NS,
+                    "Mean over its collectives of its start after the earliest start.",
+                    better=Better.LOWER,
+                ),
+                Column(
+                    "lateness_p50",
+                    "Median lateness",
+                    _NS,
+                    "Median over its collectives of its start after the earliest start.",
+                ),
                 Column("held_up", "Holds up", _NS, _HELD_UP, better=Better.LOWER),
                 Column(
                     "held_share",
                     "Of step time",
                     Unit.RATIO,
-                    "What it holds up, hidden under compute or not, against the time.",
+                    "Holds up, as a share of its step time (of the time recorded, for collectives outside steps).",
                 ),
-                Column("caused", "Wait caused", _NS, "The same, summed over the ranks that it holds up."),
+                Column(
+                    "caused",
+                    "Wait caused",
+                    _NS,
+                    "Holds up × the other ranks of the collective, summed over collectives.",
+                ),
                 Column("wait", "Waits", _NS, _WAIT),
             ),
         ),
@@ -73,15 +98,15 @@ class Stragglers(Analysis):
             "Collectives that somebody held up longest",
             (
                 key("collective", "No.", Unit.ID, "In order of time."),
-                Column("name", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
-                Column("process_group", "Process group", Unit.TEXT, "Its description or name."),
-                Column("step", "Step", Unit.ID, "In which it is launched."),
-                Column("start", "Start", _NS, "Earliest start on any rank, from the zero of the report."),
+                Column("name", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
+                Column("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
+                Column("step", "Step", Unit.ID, "Step in which it is launched; none outside steps."),
+                Column("start", "Start", _NS, "Earliest start on any rank, since the run's first event."),
                 Column("ranks", "Ranks", Unit.COUNT, "Ranks on which it is recorded."),
                 Column("last_rank", "Last rank", Unit.ID, "The rank that starts last."),
                 Column("margin", "Held up", _NS, "From the second-latest start to the last."),
-                Column("wait", "Mean wait", _NS, "Of the ranks that take part, the last one's 0 included."),
-                Column("transfer", "Transfer", _NS, "From the last start to the first end."),
+                Column("wait", "Mean wait", _NS, "Mean of the waits of its ranks, the last one's 0 included."),
+                Column("transfer", "Transfer", _NS, "From the last start to the first end, at least 0."),
             ),
             is_detail=True,
         ),
@@ -93,7 +118,9 @@ class Stragglers(Analysis):
                 key("step", "Step"),
                 Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
                 Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
-                Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean."),
+                Column(
+                    "lateness", "Mean lateness", _NS, "Mean over its collectives of its start after the earliest start."
+                ),
                 Column("held_up", "Holds up", _NS, _HELD_UP),
                 Column("wait", "Waits", _NS, _WAIT),
             ),
@@ -104,8 +131,10 @@ class Stragglers(Analysis):
             "Clocks",
             (
                 key("rank", "Rank"),
-                Column("offset", "Offset", _NS, "How far its clock is ahead of the middle of the ranks; taken off."),
-                Column("residual", "Residual", _NS, "Median distance of its ends from the middle afterwards."),
+                Column(
+                    "offset", "Offset", _NS, "How far its clock was ahead of the ranks' median; already subtracted."
+                ),
+                Column("residual", "Residual", _NS, "Median distance of its ends from the median end after that."),
                 Column("used", "Collectives", Unit.COUNT, "Collectives that the offset comes from."),
             ),
             is_detail=True,
