@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from htareport.algorithms.collectives import Clocks
-from htareport.analyses.arrivals import arrival_rows, is_late, significant
+from htareport.analyses.arrivals import arrival_rows, held_share, is_late, significant
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_calls import call_frames, clocks_note, matching
 from htareport.analyses.scale import MOST_BARS, by_rank, rank_heatmap, ranks_note, worst_ranks
@@ -34,7 +34,7 @@ class Stragglers(Analysis):
     hold up nobody alone. It was *late* if that is more than 50 µs, more than 5 % of the transfer (last start to first
     end) and more than the ends lie apart. A rank is called a straggler if it was the late one in more than half of the
     collectives in which somebody was, if among equal ranks that would happen with a probability below 1 %, and if it
-    holds up at least 2 % of its step time. Often there is none.
+    thereby holds up at least 2 % of its step time. Often there is none.
 
     ## What to do
     - A straggler with slower kernels (*Kernel duration distribution*): its GPU; compare clocks, temperature and power
@@ -82,7 +82,8 @@ class Stragglers(Analysis):
                     "held_share",
                     "Of step time",
                     Unit.RATIO,
-                    "Holds up, as a share of its step time (of the time recorded, for collectives outside steps).",
+                    "What it holds up within steps, as a share of the time of those steps in which it has collectives; "
+                    "where all are outside steps, as a share of the time recorded.",
                 ),
                 Column(
                     "caused",
@@ -100,7 +101,7 @@ class Stragglers(Analysis):
                 key("collective", "No.", Unit.ID, "In order of time."),
                 Column("name", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
                 Column("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
-                Column("step", "Step", Unit.ID, "Step in which it is launched; none outside steps."),
+                Column("step", "Step", Unit.ID, "Step in which the last rank launches it; none outside steps."),
                 Column("start", "Start", _NS, "Earliest start on any rank, since the run's first event."),
                 Column("ranks", "Ranks", Unit.COUNT, "Ranks on which it is recorded."),
                 Column("last_rank", "Last rank", Unit.ID, "The rank that starts last."),
@@ -142,8 +143,8 @@ class Stragglers(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        steps, events = trace.steps, trace.device_events
-        recorded = int(events["end"].max() - events["ts"].min())
+        steps, by_capture = trace.steps, trace.device_events.groupby("capture")
+        recorded = int((by_capture["end"].max() - by_capture["ts"].min()).sum())  # The time between is none.
         number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
         times = pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
         return {**call_frames(trace), "times": times}
@@ -218,8 +219,7 @@ def _by_rank(every: pd.DataFrame, ranks: list[int], named: list[int]) -> pd.Data
     table[counts] = table[counts].fillna(0).astype("int64")
     table["lateness"] = table["lateness"].astype("float64")
     table["lateness_p50"] = every.groupby("rank")["lateness"].median().reindex(ranks).astype("float64")
-    spent = every.drop_duplicates(["rank", "step"]).groupby("rank")["step_time"].sum().reindex(ranks)
-    table["held_share"] = table["held_up"] / spent.where(spent > 0).astype("float64")
+    table["held_share"] = held_share(every, every).reindex(ranks).astype("float64")
     table["straggler"] = ["yes" if rank in named else "" for rank in ranks]
     table = table.rename_axis("rank").reset_index()
     if len(table) <= MOST_BARS:
@@ -229,10 +229,14 @@ def _by_rank(every: pd.DataFrame, ranks: list[int], named: list[int]) -> pd.Data
 
 def _held_up_longest(every: pd.DataFrame) -> pd.DataFrame:
     groups = every.groupby("collective")
-    first = groups[["name", "process_group", "step", "ranks", "transfer"]].first()
+    first = groups[["name", "process_group", "ranks", "transfer"]].first()
     last = every[every["last"].astype(bool)].set_index("collective")
     table = first.assign(
-        start=groups["start"].min(), last_rank=last["rank"], margin=last["margin"], wait=groups["wait"].mean()
+        step=last["step"],
+        start=groups["start"].min(),
+        last_rank=last["rank"],
+        margin=last["margin"],
+        wait=groups["wait"].mean(),
     )
     table = table.sort_values("margin", ascending=False, kind="stable").head(_MOST_COLLECTIVES)
     table["step"] = table["step"].astype("float64").where(table["step"] != OUTSIDE)
