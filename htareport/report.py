@@ -113,6 +113,7 @@ class TableSpec:
     columns: tuple[Column, ...]
     help: str = ""
     is_detail: bool = False  # Shown on demand: what one looks up, not what one reads.
+    is_data: bool = False  # Not shown, for those who compute with it: in the JSON and the CSV only.
 
     @property
     def keys(self) -> list[str]:
@@ -154,7 +155,7 @@ class Chart:
 
     | mark | x | y | color | further |
     | --- | --- | --- | --- | --- |
-    | bar | value | category (one row each, top first) | class of the bar, or None | |
+    | bar | value | category (one row each, top first) | class of the bar, or None | low: start, else 0 |
     | stacked_bar | category or number | value | series, stacked in order | |
     | line | number | number | series or None | low, high: band |
     | area | number | number | series, stacked in order | |

@@ -86,7 +86,7 @@ class Operators(Analysis):
             is_operator = is_operator & in_steps
         if not len(trace.steps):  # What stands per step stands per rank then.
             in_steps[:] = True
-        durations, own, in_steps = (each[is_operator] for each in (host["dur"].to_numpy(), own, in_steps))
+        durations, own, in_steps = host["dur"].to_numpy()[is_operator], own[is_operator], in_steps[is_operator]
         names = host["name"].array.codes[is_operator]
         table = _by_code(names, durations, own, in_steps, len(trace.loaded.strings))
         table = table.sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)

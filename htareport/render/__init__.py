@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write", "write_bytes"]
 
-SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".csv.zip")
+SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".xml", ".csv.zip")
 
 
 def suffix_of(path: str | Path) -> str:
@@ -66,6 +66,10 @@ def encoded(  # noqa: PLR0911  one for each format
         from htareport.render.email import eml
 
         return eml(report)
+    if suffix == ".xml":
+        from htareport.render.junit import junit
+
+        return junit(report).encode("utf-8", "replace")
     if suffix == ".csv.zip":
         from htareport.render.csv import csv_zip
 

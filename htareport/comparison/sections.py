@@ -1,0 +1,255 @@
+"""The sections of the Compare chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from htareport.comparison import changes, tables
+from htareport.comparison.matching import ALIKE, Matched
+from htareport.comparison.sides import Side
+from htareport.report import Better, Chart, Column, Section, Status, Table, TableSpec, Unit, key
+from htareport.units import text
+
+GROUP = "Compare"
+_NS = Unit.NANOSECONDS
+_HTA = {"added": "added", "removed": "removed", "increased": "increased", "decreased": "decreased"}
+_NO_WORK = "one of the reports has no device work by operator and kernel (was it written by an older htareport?)"
+
+_KERNELS_HELP = """\
+Which kernels take more or less time than before, and whether there are more calls, slower calls, or other kernels.
+
+## How it is computed
+Work is matched by the operators around its launch and by their input shapes, then by operator and shapes, path, \
+operator, and last by the kernel's name, with and without its numbers: so another GPU or library, which renames \
+kernels, does not turn everything into new and gone. All numbers are per step and rank. A change of time is split \
+into that of the number of calls and of their mean duration (logarithmic mean divisia index), or is one by swap, \
+where the same operator runs other kernels; new and gone is what has nothing on the other side.
+
+## What to do
+- Slower calls of the same kernel: other shapes or types, clocks, memory that is shared with other work.
+- More calls: look for the operator that calls it; a graph break or a fallback splits what was fused.
+- Swapped: the library chose another algorithm; look at layout, alignment and type of the inputs.
+"""
+_NAMES_HELP = """\
+Which names there are on both sides, how often, and how long: what was added, removed, increased and decreased.
+
+## How it is computed
+Operators of the host (self time) and device work by name, per step and rank, as HTA's trace diff does for chosen \
+ranks and steps. By number of calls a name is added, removed, increased, decreased or unchanged.
+
+## What to do
+Names that were added or removed tell what the change did to the model; those whose calls increased tell where it \
+does more than before.
+"""
+_COMMUNICATION_HELP = """\
+What became of collectives and copies: how many, how long, how many bytes.
+
+## How it is computed
+Per step and rank, matched by collective and process group, and by kind of copy. Times are sums of durations, which \
+for collectives hold the wait for the last rank.
+
+## What to do
+More calls of the same bytes: buckets became smaller. Longer calls of the same bytes: a rank comes late, or the link \
+is slower. More bytes: something is sent or copied that was not before.
+"""
+_RANKS_HELP = """\
+Which ranks became slower or faster.
+
+## How it is computed
+Mean step time of each rank on both sides. *Own* is without exposed communication: what the rank needs by itself. \
+Ranks are matched by number; those of one side only are listed.
+
+## What to do
+One rank that moved alone: look at its machine. All that moved alike: look at the change.
+"""
+
+
+def kernels_section(matched: Matched, rows: pd.DataFrame) -> Section:
+    """What became of the kernels."""
+    section = Section("compare_kernels", "Kernels and their operators", GROUP, _KERNELS_HELP)
+    if not len(matched.base) or not len(matched.new):
+        return _not_there(section, _NO_WORK)
+    kernels, operators = changes.summed(rows, ["kernel", "kind"]), changes.summed(rows, ["operator"])
+    operators = operators.replace({"operator": {"": "(no operator)"}})
+    kernel = key("kernel", "Kernel", Unit.NAME, "Name as traced; a → b: what runs instead.")
+    kind = key("kind", "Class", Unit.TEXT)
+    operator = key("operator", "Operator", Unit.NAME, "Innermost operator around the launch.")
+    path = key("path", "Operators", Unit.NAME, "Operators around the launch, without numbers.")
+    shapes = key("shapes", "Input shapes", Unit.TEXT, "Of the innermost operator; a → b: base and new.")
+    level = Column("level", "Matched by", Unit.TEXT, "What it was matched by; nothing: it is on one side only.")
+    details = changes.summed(rows, ["path", "shapes", "kernel", "kind", "level"])
+    return _made(
+        section,
+        [_coverage_note(matched, rows)],
+        [
+            tables.movers_chart("kernels", "Kernels that changed most", kernels, "kernel",
+                                caption="Positive: longer than before."),
+            tables.movers_chart("operators", "Operators whose kernels changed most", operators, "operator",
+                                caption="Device time launched directly by the operator."),
+        ],
+        [
+            tables.work_table("kernels", "By kernel", (kernel, kind), kernels),
+            tables.work_table("operators", "By operator", (operator,), operators),
+            tables.work_table("details", "By operators, shapes and kernel", (path, shapes, kernel, kind, level),
+                              details, is_detail=True),
+        ],
+    )  # fmt: skip
+
+
+def _coverage_note(matched: Matched, rows: pd.DataFrame) -> str:
+    """How much of the device time is like for like, and how much of that runs other kernels."""
+    both = rows["base_time"] + rows["new_time"]
+    whole = float(both.sum()) or 1.0
+    alike, swapped = rows["level"].isin(ALIKE), rows["by_swap"].ne(0)
+    there = rows["level"].ne("")
+    del matched
+    return (
+        f"Of the device time of both runs {text(float(both[there].sum()) / whole, Unit.RATIO)} is matched, "
+        f"{text(float(both[alike].sum()) / whole, Unit.RATIO)} by operator and input shapes; "
+        f"{text(float(both[there & swapped].sum()) / whole, Unit.RATIO)} is operators that run other kernels now."
+    )
+
+
+def names_section(base: Side, new: Side) -> Section:
+    """HTA's trace diff: names by what happened to their number of calls."""
+    section = Section("compare_names", "Operators and kernels by name", GROUP, _NAMES_HELP)
+    parts = []
+    for where, sides in {
+        "CPU": (base.operators, new.operators),
+        "GPU": (_by_kernel(base.kernels), _by_kernel(new.kernels)),
+    }.items():
+        rows = changes.by_name(*sides, keys=["name"])
+        parts.append(rows.assign(where=where, delta_count=rows["new_count"] - rows["base_count"]))
+    rows = pd.concat(parts, ignore_index=True)
+    if not len(rows):
+        return _not_there(section, "neither run has operators or device work")
+    rows["calls"] = [_of_calls(*pair) for pair in zip(rows["base_count"], rows["new_count"], strict=True)]
+    return _made(section, [], list(_name_charts(rows)), [_name_counts(rows), _names_table(rows)])
+
+
+def _by_kernel(kernels: pd.DataFrame) -> pd.DataFrame:
+    return kernels.rename(columns={"kernel": "name"})[["name", "count", "time"]]
+
+
+def _of_calls(base: float, new: float) -> str:
+    if not base or not new:
+        return "added" if not base else "removed"
+    return "increased" if new > base else "decreased" if new < base else "unchanged"
+
+
+def _name_charts(rows: pd.DataFrame) -> Iterator[Chart]:
+    for where in ("CPU", "GPU"):
+        mine, name = rows[rows["where"] == where], where.lower()
+        caption = "Per step and rank; positive: more than before."
+        yield tables.movers_chart(f"{name}_calls", f"{where}: calls that changed most", mine, "name",
+                                  value="delta_count", caption=caption)  # fmt: skip
+        yield tables.movers_chart(f"{name}_time", f"{where}: time that changed most", mine, "name", caption=caption)
+
+
+def _name_counts(rows: pd.DataFrame) -> Table:
+    spec = TableSpec(
+        "classes",
+        "Names by what happened to their calls",
+        (
+            key("where", "Where", Unit.TEXT, "CPU: operators of the host; GPU: kernels, copies and fills."),
+            key("calls", "Calls", Unit.TEXT, "Per step and rank."),
+            Column("names", "Names", Unit.COUNT, "How many names."),
+            Column("delta", "Change of time", _NS, "Of these names together, per step and rank."),
+        ),
+    )
+    counts = rows.groupby(["where", "calls"]).agg(names=("name", "size"), delta=("delta", "sum")).reset_index()
+    return Table(spec, counts)
+
+
+def _names_table(rows: pd.DataFrame) -> Table:
+    where = key("where", "Where", Unit.TEXT, "CPU: operators of the host (self time); GPU: device work.")
+    calls = Column("calls", "Calls", Unit.TEXT, "What happened to their number.")
+    keys = (where, key("name", "Name", Unit.NAME), calls)
+    order = rows["delta"].abs().sort_values(ascending=False, kind="stable").index
+    return tables.work_table("names", "By name", keys, rows.loc[order], is_detail=True)
+
+
+def communication_section(base: Side, new: Side) -> Section:
+    """What became of collectives and copies."""
+    section = Section("compare_communication", "Collectives and copies", GROUP, _COMMUNICATION_HELP)
+    groups = ["collective", "process_group"]
+    collectives = _with_bytes(base.collectives, new.collectives, groups)
+    copies = _with_bytes(base.copies, new.copies, ["kind"])
+    if not len(collectives) and not len(copies):
+        return _not_there(section, "neither run has collectives or copies")
+    sizes = (
+        Column("base_bytes", "Base bytes", Unit.BYTES, "Per step and rank, where sizes are known."),
+        Column("new_bytes", "New bytes", Unit.BYTES, "Per step and rank, where sizes are known."),
+    )
+    keys = (key("collective", "Collective", Unit.TEXT), key("process_group", "Process group", Unit.TEXT), *sizes)
+    labelled = collectives.assign(label=collectives["collective"] + " " + collectives["process_group"])
+    return _made(
+        section,
+        [],
+        [
+            tables.movers_chart("collectives", "Collectives that changed most", labelled, "label"),
+            tables.movers_chart("copies", "Copies that changed most", copies, "kind"),
+        ],
+        [
+            tables.work_table("collectives", "Collectives", keys, collectives),
+            tables.work_table("copies", "Copies and fills", (key("kind", "Kind", Unit.TEXT), *sizes), copies),
+        ],
+    )
+
+
+def _with_bytes(base: pd.DataFrame, new: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    rows = changes.by_name(base, new, keys)
+    for name, side in (("base_bytes", base), ("new_bytes", new)):
+        rows = rows.merge(side[[*keys, "bytes"]].rename(columns={"bytes": name}), on=keys, how="left")
+    return rows
+
+
+def ranks_section(base: Side, new: Side) -> Section:
+    """Which ranks moved."""
+    section = Section("compare_ranks", "Rank by rank", GROUP, _RANKS_HELP)
+    if not len(base.ranks) or not len(new.ranks):
+        return _not_there(section, "one of the runs has no steps")
+    rows = base.ranks.merge(new.ranks, on="rank", how="outer", suffixes=("_base", "_new")).sort_values("rank")
+    rows["delta"], rows["own_delta"] = rows["time_new"] - rows["time_base"], rows["own_new"] - rows["own_base"]
+    rows["share"] = rows["delta"] / rows["time_base"]
+    lower = Better.LOWER
+    spec = TableSpec(
+        "ranks",
+        "Mean step time by rank",
+        (
+            key("rank", "Rank"),
+            Column("time_base", "Base", _NS, "Mean over the steps of this rank."),
+            Column("time_new", "New", _NS, "Mean over the steps of this rank."),
+            Column("delta", "Change", _NS, "New - base.", better=lower),
+            Column("share", "Change %", Unit.RATIO, "Of the base.", better=lower),
+            Column("own_base", "Own base", _NS, "Without exposed communication."),
+            Column("own_new", "Own new", _NS, "Without exposed communication."),
+            Column("own_delta", "Own change", _NS, "New - base.", better=lower),
+        ),
+    )
+    both = rows.dropna(subset=["time_base", "time_new"])
+    shown = both.assign(label="rank " + both["rank"].astype(str), change="moved")
+    chart = tables.movers_chart("ranks", "Ranks that moved most", shown, "label", caption="Mean step time, new - base.")
+    notes = [_one_sided(rows, "time_new", "base"), _one_sided(rows, "time_base", "new")]
+    return _made(section, notes, [chart] if len(both) > 1 else [], [Table(spec, rows)])
+
+
+def _one_sided(rows: pd.DataFrame, missing: str, side: str) -> str:
+    ranks = [str(rank) for rank in rows.loc[rows[missing].isna(), "rank"]]
+    more = f" and {len(ranks) - 10} more" if len(ranks) > 10 else ""  # noqa: PLR2004  a line's worth
+    if not ranks:
+        return ""
+    return f"In the {side} run only: rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:10])}{more}."
+
+
+def _made(section: Section, notes: list[str], charts: list[Chart], found: list[Table]) -> Section:
+    return Section(
+        section.name, section.title, section.group, section.help, notes=tuple(note for note in notes if note),
+        charts=tuple(chart for chart in charts if len(chart.frame)), tables=tuple(found),
+    )  # fmt: skip
+
+
+def _not_there(section: Section, reason: str) -> Section:
+    return Section(section.name, section.title, section.group, section.help, Status.NOT_APPLICABLE, reason)
