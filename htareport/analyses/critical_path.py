@@ -50,8 +50,9 @@ class CriticalPath(Analysis):
     operators of the main thread is *Python*. The *critical path* is the longest chain of edges; what is not on it has
     *slack*.
 
-    Each rank gets the path of its complete step of median length, and the lowest rank's is shown; without steps, that
-    of everything recorded. It ends with the last device event launched in the step, so it may be longer than the step.
+    Each rank gets the path of its complete step of median length, and the lowest rank's is shown. A step is complete if
+    another follows it and its device work is recorded; steps without device work count only if none has any. Without
+    steps, it is the path of everything recorded. It ends with the last device event launched in the step, so it may be longer than the step.
     *Earlier device work* is time in which the step's work waits until the device is done with what earlier steps
     launched.
 
