@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import pandas as pd
 
 from htareport.analyses import path_summary, path_window
 from htareport.analyses.activity import Activity, Span
 from htareport.analyses.activity_graph import ActivityGraph, Rules, activity_graph
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.path_summary import BOUNDS, LABELS, Bound
 from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
@@ -52,9 +53,9 @@ class CriticalPath(Analysis):
 
     Each rank gets the path of its complete step of median length, and the lowest rank's is shown. A step is complete if
     another follows it and its device work is recorded; steps without device work count only if none has any. Without
-    steps, it is the path of everything recorded. It ends with the last device event launched in the step, so it may be longer than the step.
-    *Earlier device work* is time in which the step's work waits until the device is done with what earlier steps
-    launched.
+    steps, it is the path of everything recorded. It ends with the last device event launched in the step, so it may be
+    longer than the step. *Earlier device work* is time in which the step's work waits until the device is done with
+    what earlier steps launched.
 
     Options: `rank` and `step` choose others (-1: as above). `annotation` takes, instead of a step, a host row whose
     name contains that text, `instance` which one (0: the first). Host rows whose names contain one of the texts of
@@ -140,13 +141,13 @@ class CriticalPath(Analysis):
         ),
     )
 
-    rank: int = _UNSET  # -1: every rank, the lowest shown.
-    step: int = _UNSET  # -1: the one of median length.
+    rank: Annotated[int, Range(least=_UNSET)] = _UNSET  # -1: every rank, the lowest shown.
+    step: Annotated[int, Range(least=_UNSET)] = _UNSET  # -1: the one of median length.
     annotation: str = ""  # Instead of a step: host rows whose name contains this …
-    instance: int = 0  # … and which of them, by start.
+    instance: Annotated[int, Range(least=0)] = 0  # … and which of them, by start.
     data_loading: str = "DataLoader,dataloader,data_load"  # Parts of names of rows that load data.
     python_time: bool = True  # False: time between operators is free, as in HTA.
-    max_events: int = 1_000_000  # Without steps: no more than this many, from the start.
+    max_events: Annotated[int, Range(least=1)] = 1_000_000  # Without steps: no more than this many, from the start.
 
     def map(self, trace: RankTrace) -> Frames:
         # Which rank is the lowest no worker knows; a step's path costs a few per cent of loading, so each rank has its.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from htareport.algorithms.call_tree import sums_under
 from htareport.algorithms.sequences import leading, numbers_of, repeats
 from htareport.analyses import launched
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
+from htareport.errors import UsageError
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.trace.host import launching_rows, nearest
@@ -110,13 +111,17 @@ class KernelSequences(Analysis):
         ),
     )
 
-    shortest: int = 2
-    longest: int = 24
-    fewest: int = 3
-    pause: float = 1000.0  # µs
+    shortest: Annotated[int, Range(least=1)] = 2
+    longest: Annotated[int, Range(least=1)] = 24
+    fewest: Annotated[int, Range(least=2)] = 3
+    pause: Annotated[float, Range(least=0)] = 1000.0  # µs
+
+    def __post_init__(self) -> None:
+        if self.longest < self.shortest:
+            raise UsageError(f"{self.name}.longest: {self.longest} is less than {self.name}.shortest, {self.shortest}")
 
     def map(self, trace: RankTrace) -> Frames:
-        operators = under_operators(trace, fewest=max(self.shortest, 1), most=self.longest)
+        operators = under_operators(trace, fewest=self.shortest, most=self.longest)
         streams = self._on_streams(trace)
         return {
             "streams": streams,

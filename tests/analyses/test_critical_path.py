@@ -8,6 +8,7 @@ from builder import TraceBuilder
 
 from htareport.analyses import path_summary
 from htareport.analyses.critical_path import CriticalPath
+from htareport.errors import UsageError
 from htareport.trace import RankTrace
 
 CUDA = {
@@ -298,6 +299,15 @@ def test_options(run):
     assert "no step 7 (there are 0, 1, 2)" in run(CriticalPath(step=7), steps(10, 30, 20)).reason
     section = run(CriticalPath(annotation="nothing"), steps(10, 30, 20))
     assert "no instance 0 of 'nothing' (there are 0)" in section.reason
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "least"), [("rank", -5, -1), ("step", -2, -1), ("instance", -1, 0), ("max_events", 0, 1)]
+)
+def test_options_out_of_range(option, value, least):
+    """Below what stands for "as by default" nothing is a number of a rank or step."""
+    with pytest.raises(UsageError, match=f"critical_path.{option}: {value} is outside its range: at least {least}"):
+        CriticalPath.configured({option: str(value)})
 
 
 def test_every_rank_has_its_path_and_the_lowest_is_shown(run):
