@@ -23,6 +23,7 @@ _CATEGORY_HELP = (
     "launch is not in the trace."
 )
 _STATISTICS = {"mean": "Mean", "std": "Std", "min": "Min", "p25": "p25", "p50": "p50", "p75": "p75", "max": "Max"}
+_OF_ONE = {"std": "; 0 for one gap"}  # As in the tables of kernels.
 _STEP_HELP = (
     "Idle time of the devices within the step's window. Before the first event of a capture it is host wait if that is "
     "launched after the step's start; behind the last it is other."
@@ -45,7 +46,7 @@ class IdleTime(Analysis):
     after the gap began, so the host (CPU) was late. *Kernel wait*: launched in time, and the gap is shorter than
     `consecutive_kernel_delay` µs: the device's own delay between kernels. *Other*: launched in time but a longer gap,
     or the launch is not in the trace. While one stream waits another may run: only gaps of the device are lost time.
-    Std is the sample standard deviation, none for one gap; percentiles are interpolated linearly.
+    Std is the sample standard deviation, 0 for one gap; percentiles are interpolated linearly.
 
     ## What to do
     - Host wait: see in the trace what the host does in the largest gaps. Input: more `DataLoader` workers. `.item()`,
@@ -108,8 +109,8 @@ class IdleTime(Analysis):
                 Column("duration", "Gap", _NS, "Time in which nothing runs on the device."),
                 Column("category", "Cause", Unit.TEXT, _CATEGORY_HELP),
                 Column("step", "Step", Unit.ID, "Step in which the next event is launched."),
-                Column("before", "After", Unit.NAME, "What ended last before the gap."),
-                Column("after", "Before", Unit.NAME, "What runs next; its launch tells the cause."),
+                Column("before", "Ran before", Unit.NAME, "What ended last before the gap."),
+                Column("after", "Runs next", Unit.NAME, "What ends the gap; its launch tells the cause."),
             ),
         ),
         TableSpec(
@@ -121,7 +122,10 @@ class IdleTime(Analysis):
                 key("stream", "Stream"),
                 _category(),
                 Column("count", "Gaps", Unit.COUNT, "Number of gaps."),
-                *(Column(n, t, _NS, f"{t} of the lengths of these gaps.") for n, t in _STATISTICS.items()),
+                *(
+                    Column(n, t, _NS, f"{t} of the lengths of these gaps{_OF_ONE.get(n, '')}.")
+                    for n, t in _STATISTICS.items()
+                ),
             ),
             is_detail=True,
         ),
@@ -302,7 +306,7 @@ def _statistics(gaps: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Statistics of the gaps above zero, in ns."""
     positive = gaps[gaps["gap"] > 0]
     groups = positive.assign(category=positive["category"].astype(str)).groupby([*keys, "category"])["gap"]
-    table = groups.agg(["count", "mean", "std", "min", "max"])
+    table = groups.agg(["count", "mean", "std", "min", "max"]).fillna({"std": 0.0})
     for name, share in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75)):
         table[name] = groups.quantile(share)
     return table.reset_index()
