@@ -21,6 +21,8 @@ class _MetaShape:
     files: tuple[_FileShape, ...] = ()
     left_out: tuple[Mapping[str, str], ...] = ()
     problems: tuple[str, ...] = ()
+    comparison: Mapping[str, Any] | None = None
+    gates: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

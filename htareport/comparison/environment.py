@@ -88,7 +88,7 @@ def _shapes(matched: Matched) -> Iterator[Difference]:
         side.groupby("operator").agg(time=("time", "sum"), shapes=("shapes", lambda s: sorted(set(s))))
         for side in sides
     ]
-    common = by_operator[0].join(by_operator[1], how="inner", rsuffix="_new")
+    common = by_operator[0].merge(by_operator[1], left_index=True, right_index=True, suffixes=("", "_new"))
     if not len(common):
         return
     common = common.assign(both=common["time"] + common["time_new"]).sort_values("both", ascending=False)
