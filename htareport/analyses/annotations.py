@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank, cut_note, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace, classify
 
@@ -104,7 +104,8 @@ class Annotations(Analysis):
         host = host.merge(_work(trace, on_host, owner.host), on="name", how="left")
         from_device = _work(trace, on_device, owner.device, levels=1)
         size = {
-            "names": max(len(host), len(device)),
+            "host": len(host),
+            "device": len(device),
             "busy": int(trace.device_events["dur"].sum()),
             "annotated": int(trace.device_events["dur"][(owner.host >= 0) | (owner.device >= 0)].sum()),
             "by_device": int(from_device["device_sum"].sum()),
@@ -207,8 +208,8 @@ class Annotations(Analysis):
             if by_device := float(size["by_device"].sum()):
                 share = 100 * by_device / busy
                 yield f"{share:.3g} % is only within annotations of the device, not launched within one of the host."
-        if (names := int(size["names"].max())) > _MOST_NAMES:
-            yield f"The tables hold the {_MOST_NAMES} annotations of most time on a rank, of up to {names}."
+        for place in ("host", "device"):
+            yield from cut_note(f"on the {place}", size[place], _MOST_NAMES, "of most time")
         there = int(size["rank"].nunique())
         yield from ranks_note("by rank", frames["by_rank"], there, "those with most annotated time")
 

@@ -13,13 +13,14 @@ from htareport.algorithms import histograms
 from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
-from htareport.analyses.scale import ranks_note, worst_ranks
+from htareport.analyses.scale import cut_note, ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
 _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
-_SENT = 60  # Kernels of a rank that are sent to be compared; few enough for thousands of ranks.
+_HISTOGRAMS = 60  # Kernels of a rank and class whose histograms are sent; few enough for thousands of ranks.
+_SENT = ["name", "kind", "count", "sum", "mean", "min", "max", "m2"]
 _MOST_NAMES = 40
 _SHOWN = 12
 _MOST_SERIES = 8
@@ -31,8 +32,9 @@ class KernelDistribution(Analysis):
 
     ## How it is computed
     For the `num_kernels` kernels of largest sum in each class, at most 40 in all: mean, shortest and longest call on
-    every rank (exact), and percentiles over the calls of all ranks, from histograms that are added up (error up to 1
-    %). *Spread over ranks* is the largest mean of a rank over the smallest, less 1.
+    every rank (exact), and percentiles over the calls of all ranks, from histograms that are added up (error up to 1 %;
+    a note says where a rank's calls are not among them). *Spread over ranks* is the largest mean of a rank over the
+    smallest, less 1.
 
     ## What to do
     - One rank's mean is larger: its GPU is slower (compare clocks, temperature and power limit, with `nvidia-smi -q -d
@@ -88,13 +90,15 @@ class KernelDistribution(Analysis):
     num_kernels: Annotated[int, Range(least=1)] = 10
 
     def map(self, trace: RankTrace) -> Frames:
-        kernels = kernel_stats.by_name(trace).groupby("kind", sort=False).head(max(_SENT, self.num_kernels))
-        histogram = kernel_stats.histogram(trace, kernels)
+        kernels = kernel_stats.by_name(trace)
+        of_kind = kernels.groupby("kind", sort=False)
+        histogram = kernel_stats.histogram(trace, of_kind.head(max(_HISTOGRAMS, self.num_kernels)))
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {
-            "kernels": kernels,
+            "kernels": of_kind.head(kernel_stats.MOST_NAMES)[_SENT],
             "histogram": histogram[histogram["name"] != kernel_stats.REST],
             "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
+            "names": pd.DataFrame([{"names": of_kind.size().max()}]),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -115,16 +119,28 @@ class KernelDistribution(Analysis):
         several = by_rank["rank"].nunique() > 1
         extra = extra if several else extra.assign(spread=np.nan, slowest_rank=np.nan)
         durations = frames["durations"].groupby(["kind", "bin"])["count"].sum().reset_index()
+        known = frames["histogram"].groupby(["name", "kind"])["count"].sum()
+        lacking = top["count"] - known.reindex(pd.MultiIndex.from_frame(top[["name", "kind"]]), fill_value=0).to_numpy()
         return {
             "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
             "by_rank": worst_ranks(chosen, "sum").replace({"kind": KIND_LABELS}),
             "durations": durations.replace({"kind": KIND_LABELS}),
             "size": pd.DataFrame([{"ranks": by_rank["rank"].nunique()}]),
+            "names": frames["names"],
+            "lacking": top[["name", "count"]].assign(lacking=lacking),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
         there = int(frames["size"]["ranks"].iloc[0])
         yield from ranks_note("by rank", frames["by_rank"], there, "those whose largest kernels take longest")
+        names, lacking = frames["names"]["names"], frames["lacking"][frames["lacking"]["lacking"] > 0]
+        yield from cut_note("of calls", names, kernel_stats.MOST_NAMES, "of largest sum in each class")
+        if len(lacking):
+            share = 100 * (lacking["lacking"] / lacking["count"]).max()
+            yield (
+                f"Percentiles of {len(lacking)} of the kernels lack calls (up to {share:.3g} %): those on ranks where "
+                f"the kernel is not among the {max(_HISTOGRAMS, self.num_kernels)} of largest sum in its class."
+            )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         top, by_rank = frames["distribution"].head(_SHOWN), frames["by_rank"]

@@ -9,11 +9,19 @@ import pandas as pd
 from htareport.analyses import launched
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.operator_calls import backward_work, operator_calls
+from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
-_MOST = {"operators": 300, "kernels": 400, "sequences": 150, "backward": 100}  # Rows that a rank sends of each.
+_MOST = {"operators": 300, "backward": 100, "kernels": 400, "sequences": 150}  # Rows that a rank sends of each,
+_BY = {"operators": "device", "backward": "total", "kernels": "sum", "sequences": "device"}  # those of most time.
+_SAID = {
+    "operators": "by operator",
+    "backward": "of forward and backward",
+    "kernels": "by operator and kernel",
+    "sequences": "by operator, input shapes and kernels",
+}
 _SHOWN = 12
 _PASSES = ("forward", "backward")
 _OPERATOR = "Innermost operator around the launch, on the thread of the launch."
@@ -33,7 +41,7 @@ class OperatorKernels(Analysis):
     included. In the table by input shapes both are those of the first launch of each call. Backward work belongs to the
     forward operator of the same sequence number, which autograd gives to both, on the thread that ran the forward pass.
     There an operator contains what it calls, so the rows overlap; one with no more work than the operator around it is
-    left out.
+    left out. The tables add up the largest rows of each rank; a note says where a rank has more.
 
     ## What to do
     - Long operator → launch while the GPU is idle: the host spends it on dispatch, shape checks and allocation.
@@ -126,7 +134,7 @@ class OperatorKernels(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        backward = _largest(backward_work(trace), "total", "backward")  # Before there are other large frames.
+        backward = backward_work(trace)  # Before there are other large frames.
         calls = operator_calls(trace, launched.operator_rows(trace))
         sequences = calls.sequences.assign(shapes=launched.shapes_of(trace, calls.sequences["row"].to_numpy()))
         groups = sequences.groupby(["operator", "shapes", "number"], observed=True)
@@ -138,7 +146,7 @@ class OperatorKernels(Analysis):
             launch_delay=("launch_delay", "sum"),
             device=("device", "sum"),
         ).reset_index()
-        by_sequence = _largest(by_sequence, "device", "sequences")
+        by_sequence = _largest(by_sequence, "sequences")
         texts = launched.packed(
             calls.codes[a:b] for a, b in zip(by_sequence["first"], by_sequence["stop"], strict=True)
         )
@@ -149,13 +157,13 @@ class OperatorKernels(Analysis):
         operators = sequences.groupby("operator").agg(calls=("row", "size"), device=("device", "sum"))
         operators["kernels"] = calls.kernels.groupby("operator").size()
         frames = {
-            "operators": _largest(operators.join(launches).reset_index(), "device", "operators"),
-            "kernels": _largest(kernels.rename(columns={"size": "count"}), "sum", "kernels"),
+            "operators": _largest(operators.join(launches).reset_index(), "operators"),
+            "kernels": _largest(kernels.rename(columns={"size": "count"}), "kernels"),
             "sequences": by_sequence.drop(columns=["number", "first", "stop"]).assign(
                 sequence=pd.Series(texts, dtype=object, index=by_sequence.index),
                 shapes=by_sequence["shapes"].astype(object),
             ),
-            "backward": backward,
+            "backward": _largest(backward, "backward"),
         }
         for frame in frames.values():
             for column in {"operator", "kernel"} & set(frame.columns):
@@ -163,6 +171,7 @@ class OperatorKernels(Analysis):
         total = int(calls.kernels["dur"].sum())
         rest = int(trace.device_events["dur"].sum()) - total
         sizes = {"operators": len(operators), "kernels": len(kernels), "sequences": groups.ngroups}
+        sizes["backward"] = len(backward)
         return frames | {
             "names": launched.names_frame(trace, texts),
             "size": pd.DataFrame([{"device": total, "outside": rest, **sizes}]),
@@ -191,12 +200,10 @@ class OperatorKernels(Analysis):
         backward = frames["backward"].drop(columns="rank").groupby("operator").sum().reset_index()
         forward = backward["forward"].astype("float64")
         backward["ratio"] = backward["backward"] / forward.where(forward > 0)
-        return {
-            "operators": _largest(operators, "device", "operators"),
-            "backward": _largest(backward, "total", "backward"),
-            "kernels": _largest(kernels, "sum", "kernels"),
-            "sequences": _largest(sequences, "device", "sequences"),
+        joined = {"operators": operators, "backward": backward, "kernels": kernels, "sequences": sequences}
+        return {name: _largest(frame, name) for name, frame in joined.items()} | {
             "size": size,
+            "joined": pd.DataFrame([{name: len(frame) for name, frame in joined.items()}]),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
@@ -213,7 +220,7 @@ class OperatorKernels(Analysis):
             x_label="device time",
             x_unit=_NS,
             y_unit=Unit.NAME,
-            caption=f"The {len(top)} largest of {frames['size']['operators'].max()}, all ranks and steps together.",
+            caption=f"The {len(top)} largest, all ranks and steps together.",
         )
         yield Chart(
             "delays",
@@ -248,14 +255,13 @@ class OperatorKernels(Analysis):
         if outside:
             share = 100 * outside / (device + outside)
             yield f"{share:.3g} % of the device time was launched outside operators, or its launch is not in the trace."
-        for table in ("operators", "kernels", "sequences"):
-            there, shown = int(frames["size"][table].max()), len(frames[table])
-            if there > shown:
-                yield f"The table of {table} holds the {shown} of most device time."
+        for table, most in _MOST.items():
+            for sizes in (frames["size"][table], frames["joined"][table]):
+                yield from cut_note(_SAID[table], sizes, most, "of most device time")
 
 
-def _largest(frame: pd.DataFrame, by: str, table: str) -> pd.DataFrame:
+def _largest(frame: pd.DataFrame, table: str) -> pd.DataFrame:
     """The rows of most time that a table holds; ties in order of the text columns."""
     texts = [name for name in ("operator", "kernel", "shapes", "sequence", "number") if name in frame.columns]
-    ordered = frame.sort_values([by, *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
+    ordered = frame.sort_values([_BY[table], *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
     return ordered.head(_MOST[table])

@@ -110,4 +110,19 @@ def test_many_names_are_cut_to_size(run):
         trace.annotation(f"request {number}", 10 * number, 5)
     section = run(Annotations(), trace)
     assert len(section.table("host")) == 150
-    assert "150 annotations of most time" in section.notes[0]
+    assert section.notes[0] == "The table on the host holds the 150 rows of most time; there are more."
+
+
+def test_sums_over_ranks_that_miss_rows_are_told(run):
+    """Of rank 0 the 151st name is cut: rank 1's call alone is in the table, and a note says so."""
+    trace = TraceBuilder(0, 2)
+    for number in range(150):
+        trace.annotation(f"request {number}", 10 * number, 5)
+    trace.annotation("small", 5_000, 1)
+    section = run(Annotations(), trace, TraceBuilder(1, 2).annotation("small", 0, 50))
+    assert rows_of(section).loc["small", ["count", "sum"]].tolist() == [1, 50_000]
+    [note] = section.notes
+    assert note == (
+        "The table on the host adds up, of each rank, the 150 rows of most time; 1 of 2 ranks have more, and "
+        "what they leave out is missing from the sums."
+    )

@@ -126,3 +126,26 @@ def test_sequences_of_one_length_only(run):
     assert rows[["length", "count", "idle"]].to_dict("index") == {
         "relu → gemm": {"length": 2, "count": 3, "idle": 9_000}
     }
+
+
+def test_what_is_cut_is_told(run):
+    """81 operators of two kernels: a rank sends 80, and so lacks the one that the other rank has too."""
+
+    def many(rank, numbers):
+        trace = TraceBuilder(rank, 2)
+        for number in numbers:
+            at = 100 * number
+            trace.cpu_op(f"op{number:02}", at, 50).kernel("a", at + 60, 5, launch=(at + 5, 2))
+            trace.kernel("b", at + 66, 5, launch=(at + 10, 2))
+        return trace
+
+    section = run(KernelSequences(), many(0, range(81)))
+    assert len(section.table("operators")) == 80
+    assert section.notes == ("The table under operators holds the 80 rows of most device time; there are more.",)
+    section = run(KernelSequences(), many(0, range(81)), many(1, [80]))
+    assert rows_of(section, "operators").set_index("operator").loc["op80", "count"] == 1
+    [note] = section.notes
+    assert note == (
+        "The table under operators adds up, of each rank, the 80 rows of most device time; 1 of 2 ranks have "
+        "more, and what they leave out is missing from the sums."
+    )
