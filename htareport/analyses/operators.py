@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from htareport.algorithms.call_tree import self_times
 from htareport.algorithms.nesting import NO_PARENT
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import ALL, Capability, RankTrace
 from htareport.trace.host import nearest
@@ -29,7 +30,9 @@ class Operators(Analysis):
     Operators (such as `aten::linear`) nest on their thread of the host (CPU). *Total* is the sum of a name's durations,
     in which an operator that calls another of the same name counts twice; *self* is the time outside the operators that
     it calls directly, launches and waits for the GPU included. Calls and times are sums over ranks, threads and steps;
-    if steps are chosen, of the operators that start in them. GPU work runs elsewhere: a launch returns at once.
+    if steps are chosen, of the operators that start in them. *Per step* is what one rank does in one step: the calls
+    that start within steps, summed over all ranks and divided by the number of steps on all ranks together; without
+    steps, everything recorded divided by the number of ranks. GPU work runs elsewhere: a launch returns at once.
 
     ## What to do
     - On CPU-only runs: start with the operator of largest self time. `torch.set_num_threads` (torchrun sets 1),
@@ -67,10 +70,17 @@ class Operators(Analysis):
                     "step_count",
                     "Calls per step",
                     Unit.COUNT,
-                    "Calls that start within steps, over the number of steps on all ranks; without steps, per rank.",
+                    "Calls that start within steps / steps, both on all ranks together; without steps, calls / ranks.",
                     better=Better.LOWER,
                 ),
-                Column("step_self", "Self per step", _NS, "Their self time likewise.", better=Better.LOWER),
+                Column(
+                    "step_self",
+                    "Self per step",
+                    _NS,
+                    "Self time of the calls that start within steps / steps, both on all ranks together; "
+                    "without steps, self time / ranks.",
+                    better=Better.LOWER,
+                ),
             ),
         ),
     )
@@ -109,7 +119,8 @@ class Operators(Analysis):
         table["share"] = table["self"] / max(float(size["self"].sum()), 1)
         table[["step_count", "step_self"]] /= int(size["steps"].sum()) or len(size)
         table = table.sort_values(["self", "total", "name"], ascending=[False, False, True], ignore_index=True)
-        return {"operators": table.head(_MOST_NAMES), "size": size}
+        joined = pd.DataFrame([{"names": len(table)}])
+        return {"operators": table.head(_MOST_NAMES), "size": size, "joined": joined}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         if not len(frames["operators"]):
@@ -144,9 +155,8 @@ class Operators(Analysis):
         )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        names = int(frames["size"]["names"].max())
-        if names > _MOST_NAMES:
-            yield f"The table holds the {_MOST_NAMES} operators of largest self time, of {names}."
+        for sizes in (frames["size"]["names"], frames["joined"]["names"]):
+            yield from cut_note("by operator", sizes, _MOST_NAMES, "of largest self time")
 
 
 def _by_code(

@@ -20,25 +20,35 @@ _MOST_ROWS = 2_000
 _KERNEL = ["path", "shapes", "kernel", "kind"]
 _COLLECTIVE = ["collective", "process_group"]
 REST = "(kernels of small sums)"
-_COUNT = Column("count", "Calls", Unit.COUNT, "Per step and rank.", better=Better.LOWER)
-_TIME = Column("time", "Time", _NS, "Sum of the durations, per step and rank.", better=Better.LOWER)
-_BYTES = Column("bytes", "Bytes", Unit.BYTES, "Where the trace tells sizes, per step and rank.", better=Better.LOWER)
-_MEAN = Column("mean", "Mean", _NS, "Mean duration of a call.")
+_COUNT = Column("count", "Calls", Unit.COUNT, "Device events, per step and rank.", better=Better.LOWER)
+_TIME = Column("time", "Time", _NS, "Sum of their durations, per step and rank.", better=Better.LOWER)
+_BYTES = Column(
+    "bytes", "Bytes", Unit.BYTES, "Sum of their sizes where the trace has them, per step and rank.", better=Better.LOWER
+)
+_MEAN = Column("mean", "Mean", _NS, "Mean duration of a call: time / calls.")
 
 
 class StepWork(Analysis):
-    """What one step runs on the devices of one rank: how many kernels, collectives and copies, and how long.
+    """What one step runs on the devices of one rank: how many kernels, collectives and copies, and how long they take.
 
     ## How it is computed
-    Device events are counted in the step in which their launch starts (without a launch: in which they start), summed
-    over ranks and steps, and divided by the number of steps on all ranks. So runs of different length or number of
-    ranks compare. Without steps everything recorded is divided by the number of ranks. Durations are summed: kernels
-    that run at the same time count each. `htareport diff` compares two runs by these numbers; for that the JSON also
-    holds them by operator path, input shapes and kernel, by collective and by kind of copy.
+    A device event (kernel, copy or fill) belongs to the step in which its launch starts (the runtime call that started
+    it), and where the trace has no launch, to that in which it starts itself; what belongs to no step is left out.
+    Calls, durations and bytes are summed over steps and ranks, and divided by the number of steps on all ranks
+    together: so runs of different length, or on more ranks, compare. Without steps, everything recorded is divided by
+    the number of ranks. Ranks without device work do not count. *Time* sums durations: kernels that run at the same
+    time count each, so it may be longer than the step.
+
+    `htareport diff` compares two runs by these numbers. For that the JSON and the CSV hold them also by operator path,
+    input shapes and kernel, by collective and process group, and by kind of copy. Where a rank has over 2,000 kernels
+    by path and shapes, those of smallest time are one row for each class; a kernel may be among them on one rank and
+    not on another.
 
     ## What to do
-    Compare with what the model should need: twice as many kernels, collectives or copied bytes as expected is work
-    that nobody asked for. `htareport diff BASE NEW` shows what a change added.
+    - Compare with what the model should need: twice as many kernels, collectives or copied bytes as expected is work
+      that nobody asked for.
+    - Many calls with a small mean: see *Repeated sequences of kernels* for what to fuse.
+    - `htareport diff BASE NEW` shows what a change added to a step, and what it saved.
     """
 
     title = "Work of a step"
