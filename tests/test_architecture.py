@@ -30,7 +30,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "executors": set(),
     "config": {"errors"},
     "hta": LIBRARY,
-    "integrations": {"errors", "executors", "render", "report", "runner"},
+    "integrations": {"deliver", "errors", "executors", "render", "report", "runner"},
     "pair": MODEL | {"analyses", "comparison", "runner"},
     "deliver": {"errors", "render", "report", "runner"},
     "cli": LIBRARY | {"comparison", "config", "deliver"},

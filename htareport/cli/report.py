@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import stat
 import tempfile
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from htareport import render
 from htareport.cli import console, reading
 from htareport.config import AMOUNTS, ReportOptions, did_you_mean, report_options
-from htareport.errors import MissingLibraryError, OutputError, UsageError, printable
+from htareport.errors import MissingLibraryError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -186,27 +185,23 @@ def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:
 
 def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     """Write every output, the others too if one fails; return whether one did."""
-    failed, written, full_report = False, list[str](), None
-    for output in sorted(options.output, key=_turn):
-        try:
-            if output == "-":
-                console.write(render.encoded(report, ".md").decode())
-                continue
-            path = render.write(report, output, plotlyjs=options.plotlyjs, paper=options.paper, full_report=full_report)
+    failed, written = False, list[str]()
+    files = [output for output in options.output if output != "-"]
+    for path, error in render.write_all(report, files, plotlyjs=options.plotlyjs, paper=options.paper):
+        if error is None:
             written.append(f"{path}  {console.size(path.stat().st_size)}")
-            if path.suffix.lower() == ".html":
-                full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()
-        except MissingLibraryError as error:  # The other outputs are worth having: a failure only if asked to be one.
-            console.warning(f"{output}: not written: {error}")
+        elif isinstance(error, MissingLibraryError):  # The others are worth having: a failure only if asked to be one.
+            console.warning(f"{path}: not written: {error}")
             failed = failed or options.require_pdf
-        except (OSError, OutputError) as error:
-            console.error(str(error) if isinstance(error, OutputError) else f"{output}: {error.strerror or error}")
+        else:
+            console.error(str(error))
+            failed = True
+    if "-" in options.output:  # Last, since whoever reads us may leave.
+        try:
+            console.write(render.encoded(report, ".md").decode())
+        except OSError as error:
+            console.error(f"-: {error.strerror or error}")
             failed = True
     for line in () if quiet else written:
         (console.err if "-" in options.output else console.out)(line)
     return failed
-
-
-def _turn(output: str) -> int:
-    """The page first, since a PDF names it; standard output last, since whoever reads us may leave."""
-    return 2 if output == "-" else 0 if output.lower().endswith(".html") else 1

@@ -8,6 +8,7 @@ Importing this package is cheap: jinja2 and plotly load when something is drawn.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
@@ -17,7 +18,17 @@ from htareport.errors import OutputError, UsageError
 if TYPE_CHECKING:
     from htareport.report import Report, Section
 
-__all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write", "write_bytes"]
+__all__ = [
+    "SUFFIXES",
+    "encoded",
+    "notebook_html",
+    "prepare",
+    "section_html",
+    "suffix_of",
+    "write",
+    "write_all",
+    "write_bytes",
+]
 
 SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".xml", ".csv.zip")
 
@@ -99,6 +110,31 @@ def write(
     path = Path(path)
     data = encoded(report, suffix_of(path), plotlyjs=plotlyjs, paper=paper, full_report=full_report)
     return write_bytes(path, data)
+
+
+def write_all(
+    report: Report, paths: Iterable[str | Path], *, plotlyjs: str | Path | None = None, paper: str = "A4"
+) -> Iterator[tuple[Path, OutputError | None]]:
+    """Write a report to several files, and yield each with what went wrong, if anything did. The others come still.
+
+    Pages come first, since a PDF names the page that it belongs to and its sha256.
+    """
+    import hashlib
+
+    from htareport.errors import printable
+
+    full_report = None
+    for path in sorted(map(Path, paths), key=lambda path: path.suffix.lower() != ".html"):
+        try:
+            write(report, path, plotlyjs=plotlyjs, paper=paper, full_report=full_report)
+            if path.suffix.lower() == ".html":
+                full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()
+        except OutputError as error:
+            yield path, error
+        except OSError as error:
+            yield path, OutputError(f"{path}: {error.strerror or error}")
+        else:
+            yield path, None
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:
