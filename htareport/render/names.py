@@ -115,7 +115,7 @@ def _differences(same: Sequence[str]) -> list[str]:
     """Return for each name the first word that no other has (a functor, a type, a number), else what few have."""
     if len(same) > _MOST_COMPARED:
         return [""] * len(same)
-    words = [dict.fromkeys(_words(visible(name[:_COMPARED]))) for name in same]
+    words = [dict.fromkeys(_words(visible(name[:_COMPARED]))[: -1 if len(name) > _COMPARED else None]) for name in same]
     count = Counter(word for each in words for word in each if word not in _NOISE)
     return [_mark(sorted((word for word in each if 0 < count[word] < len(same)), key=lambda w: (count[w], w.isdigit())),
                   count) for each in words]  # fmt: skip
