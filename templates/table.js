@@ -86,7 +86,7 @@ class LiveTable {
     for (const one of $$('[id]', this.body)) owner[one.id] = this;
     for (const head of this.heads) head.replaceChildren(element('button', { type: 'button' }, ...head.childNodes));
     this.listen();
-    this.say(Math.min(this.limit, this.total), this.total);
+    this.say(Math.min(this.limit, this.body.rows.length), this.total); // Long names leave room for fewer rows as markup.
   }
 
   listen() {
@@ -158,9 +158,11 @@ class LiveTable {
   }
 
   say(some, all) {
-    const status = $('.count', this.root), more = $('.more', this.root);
+    const status = $('.count', this.root), more = $('.more', this.root), printed = $('.printed', this.root);
     if (status) status.textContent = some === all ? `${fixed(all, 0)} ${all === 1 ? 'row' : 'rows'}` : `${fixed(some, 0)} of ${fixed(all, 0)} rows`;
     if (more) more.hidden = some >= all;
+    const onPaper = Math.min(30, this.body.rows.length);
+    if (printed) printed.textContent = onPaper < all ? `Printed: the first ${onPaper} of ${fixed(all, 0)} rows.` : '';
   }
 
   save() {
