@@ -42,9 +42,7 @@ def _with_ancestors(rows: NDArray[np.int64], around: NDArray[np.int32]) -> NDArr
     return np.flatnonzero(found)
 
 
-def _numbered(
-    parents: NDArray[np.int64], names: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
+def _numbered(parents: NDArray[np.int64], names: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
     """The path number (from 1) of each row, whose parent stands before it, and what each is: number before, name."""
     found, numbers = dict[tuple[int, int], int](), [0] * (len(names) + 1)  # The last is what row -1 takes.
     for row, step in enumerate(zip(parents.tolist(), names.tolist(), strict=True)):

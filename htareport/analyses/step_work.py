@@ -12,7 +12,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_names import labels_of
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
 from htareport.analyses.operator_paths import paths_of
-from htareport.report import Better, Column, TableSpec, Unit, key
+from htareport.report import Better, Column, TableSpec, Unit, concat, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -182,11 +182,9 @@ def _kernels(trace: RankTrace, wanted: np.ndarray) -> pd.DataFrame:
 def _lumped(kernels: pd.DataFrame) -> pd.DataFrame:
     """The rows of largest time, and the rest of each kind as one row."""
     kernels = kernels.sort_values(["time", *_KERNEL], ascending=[False, True, True, True, True], ignore_index=True)
-    if len(kernels) <= _MOST_ROWS:
-        return kernels
-    rest = kernels.iloc[_MOST_ROWS:].assign(path="", shapes="", kernel=REST)
-    kept = pd.concat([kernels.iloc[:_MOST_ROWS], rest], ignore_index=True)
-    return kept.groupby(_KERNEL, sort=False)[["count", "time"]].sum().reset_index()
+    small = (kernels["kernel"] == REST) | ((kernels["kernel"] != REST).cumsum() > _MOST_ROWS)
+    rest = kernels[small].assign(path="", shapes="", kernel=REST)
+    return concat([kernels[~small], rest.groupby(_KERNEL)[["count", "time"]].sum().reset_index()])
 
 
 def _summed(events: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
