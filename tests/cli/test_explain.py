@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from htareport.analyses import analysis_classes
@@ -12,6 +14,35 @@ def test_list_has_one_line_for_each(cli):
     assert ran.status == 0
     lines = [line for line in ran.out.splitlines() if line.startswith("  ")]
     assert [line.split()[0] for line in lines] == list(analysis_classes())
+    for line, analysis in zip(lines, analysis_classes().values(), strict=True):
+        assert line.split(maxsplit=1)[1].startswith(f"{analysis.title} ")
+
+
+@pytest.mark.parametrize("title", ["Idle time by cause", "idle TIME  by cause", "IDLE_TIME"])
+def test_by_title(cli, title):
+    """As other texts call it."""
+    ran = cli("explain", title)
+    assert (ran.status, ran.out) == (0, cli("explain", "idle_time").out)
+
+
+@pytest.mark.parametrize("name", analysis_classes())
+def test_texts_fit_the_terminal_and_have_no_marks(cli, name, monkeypatch):
+    """Items of lists too, which go on under their first word."""
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = cli("explain", name).out.splitlines()
+    assert not [line for line in lines if "`" in line or re.search(r"(?<!\w)\*\w", line)]
+    advice = lines[lines.index("What to do") + 1 :]
+    advice = advice[: advice.index("")]
+    assert advice[0].startswith("- ")
+    assert {line[:2] for line in advice} <= {"- ", "  "}
+    assert all(len(line) <= 60 or " " not in line[2:] for line in advice)  # A long name stays whole.
+    assert sum(line.startswith("- ") for line in advice) == analysis_classes()[name].help().count("\n- ")
+
+
+def test_terms_and_titles_are_in_quotes(cli):
+    text = " ".join(cli("explain", "timeline").out.split())
+    assert 'the GPU is idle. See "Idle time by cause".' in text
+    assert "The options ranks, steps and streams choose others" in text
 
 
 @pytest.mark.parametrize("name", analysis_classes())
