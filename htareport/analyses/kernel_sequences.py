@@ -199,8 +199,8 @@ class KernelSequences(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         for name, which in (("streams", "of most idle time"), ("operators", "of most device time")):
             words = f"{'on' if name == 'streams' else 'under'} {name}"
-            yield from cut_note(words, frames["size"][name], _MOST[name], which)
-            yield from cut_note(words, frames["joined"][name], _MOST_ROWS, which)
+            each = cut_note(words, frames["size"][name], _MOST[name], which)
+            yield from each or cut_note(words, frames["joined"][name], _MOST_ROWS, which)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         streams = frames["streams"].head(_SHOWN)

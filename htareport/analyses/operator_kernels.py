@@ -256,8 +256,9 @@ class OperatorKernels(Analysis):
             share = 100 * outside / (device + outside)
             yield f"{share:.3g} % of the device time was launched outside operators, or its launch is not in the trace."
         for table, most in _MOST.items():
-            for sizes in (frames["size"][table], frames["joined"][table]):
-                yield from cut_note(_SAID[table], sizes, most, "of most device time")
+            sizes = (frames["size"][table], frames["joined"][table])
+            each, joined = (cut_note(_SAID[table], size, most, "of most device time") for size in sizes)
+            yield from each or joined
 
 
 def _largest(frame: pd.DataFrame, table: str) -> pd.DataFrame:

@@ -155,8 +155,9 @@ class Operators(Analysis):
         )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        for sizes in (frames["size"]["names"], frames["joined"]["names"]):
-            yield from cut_note("by operator", sizes, _MOST_NAMES, "of largest self time")
+        sizes = (frames["size"]["names"], frames["joined"]["names"])
+        each, joined = (cut_note("by operator", size, _MOST_NAMES, "of largest self time") for size in sizes)
+        yield from each or joined
 
 
 def _by_code(

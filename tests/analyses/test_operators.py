@@ -99,7 +99,8 @@ def test_cut_to_the_largest(run, monkeypatch):
     assert section.notes == ("The table by operator holds the 500 rows of largest self time; there are more.",)
     section = run(Operators(), trace, TraceBuilder(1).cpu_op("op3", 0, 1000))
     assert section.table().set_index("name").loc["op3", "count"] == 1
-    assert "1 of 2 ranks have more, and what they leave out is missing from the sums" in section.notes[0]
+    [note] = section.notes
+    assert "1 of 2 ranks have more, and what they leave out is missing from the sums" in note
 
 
 def test_chart(run):
