@@ -128,12 +128,13 @@ def _part(section: Section, most_charts: int, most_tables: int) -> Part:
 
 
 def _untold(tables: Iterable[Source], empty_charts: Iterable[str]) -> str:
-    """Return in a sentence or two which tables and charts are not shown since they would say nothing."""
+    """Return in a sentence which tables and charts are not shown since they would say nothing, and why."""
     silent = [source for source in tables if not source.is_telling]
     empty = [source.table.spec.title for source in silent if not (source.num_rows or source.table.spec.is_detail)]
     zeros = [source.table.spec.title for source in silent if source.num_rows]
-    told = {"Empty": [*empty, *empty_charts], "Only zeros": zeros}
-    return " ".join(f"{what}: {'; '.join(dict.fromkeys(titles))}." for what, titles in told.items() if titles)
+    whys = {"no rows": empty, "only zeros": zeros, "no data": list(empty_charts)}
+    told = [f"{title} ({why})" for why, titles in whys.items() for title in dict.fromkeys(titles)]
+    return f"Left out: {'; '.join(told)}." if told else ""
 
 
 def _wide(pictures: Sequence[Picture]) -> list[bool]:

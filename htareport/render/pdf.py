@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from htareport.codec import column_values
 from htareport.errors import MissingLibraryError
-from htareport.render import about, blanks, names, parts, prose
+from htareport.render import about, blanks, brief, names, parts, prose
 from htareport.render import format as fmt
 from htareport.render.environment import environment
 from htareport.render.html import cards, findings
@@ -100,6 +100,7 @@ def _fitting(weasyprint: Any, report: Report, paper: str, full_report: tuple[str
         document = weasyprint.HTML(string=text, url_fetcher=fetcher).render()
         if len(document.pages) <= MOST_PAGES or room < PAPERS[paper]:
             return document
+        del document  # Two at once would be the peak of memory.
         room *= 0.95
 
 
@@ -110,6 +111,8 @@ def chosen(report: Report, room: float) -> list[Block]:
     """
     good = [section for section in report.sections if section.status is Status.OK]
     places = {section.name: [s.name for s in good if s.group == section.group].index(section.name) for section in good}
+    if brief.is_comparison(report) and good:  # Of its chapter the first three count as first ones.
+        places |= {s.name: max(0, places[s.name] - 2) for s in good if s.group == good[0].group}
     others = [section for section in report.sections if section.status is not Status.OK]
     left = room - _HEAD - _LINE * (min(len(report.warnings), 6) + len(others) + len(cards(report.sections)) + 4)
     left -= 3 * _LINE * len(findings(report.sections)[:8])

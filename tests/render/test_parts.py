@@ -43,7 +43,7 @@ def test_tables_that_say_nothing_are_named_in_one_line():
         table("a", "Waits", LATE), table("b", "Clocks", LATE.head(0)), table("c", "Gaps", zeros),
         table("d", "Streams", LATE.head(0)), table("e", "Looked up", LATE.head(0), detail=True),
     )  # fmt: skip
-    assert '<p class="note">Empty: Clocks; Streams. Only zeros: Gaps.</p>' in text
+    assert '<p class="note">Left out: Clocks (no rows); Streams (no rows); Gaps (only zeros).</p>' in text
     assert re.findall(r"<h4>(.*?)</h4>", text) == ["Waits"]
     assert "Looked up" not in text
     assert "did not fit" not in text
@@ -86,7 +86,7 @@ def test_the_search_says_what_it_finds_rows_by():
 def test_charts_of_one_mark_or_none_are_left_to_their_table():
     one, none = bars(1, "one"), bars(0, "none")
     assert re.findall('<figure .*?id="fig-s-(.*?)"', page(table("t", "T", LATE), charts=(bars(2), one, none))) == ["b"]
-    assert "Empty: Chart none." in page(table("t", "T", LATE), charts=(one, none))
+    assert "Left out: Chart none (no data)." in page(table("t", "T", LATE), charts=(one, none))
     assert 'id="fig-s-one"' in page(charts=(one,))
     assert 'id="fig-s-one"' in page(table("t", "T", LATE, detail=True), charts=(one,))
 
