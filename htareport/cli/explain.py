@@ -25,22 +25,30 @@ _MARKED = re.compile(
 
 
 def run(arguments: Namespace) -> int:
-    """Print the list or one analysis."""
+    """Print the list, one analysis, or what the Compare chapter and gates are."""
     from htareport.analyses import analysis_classes
 
     classes = analysis_classes()
-    lines = _list(classes) if arguments.name is None else _one(_named(arguments.name, classes))
+    if arguments.name is None:
+        lines = _list(classes)
+    else:
+        found = _named(arguments.name, classes)
+        lines = _topic(found) if isinstance(found, str) else _one(found)
     console.write("".join(f"{line}\n" for line in lines))  # Our own texts only, so that headings may be bold.
     return 0
 
 
-def _named(wanted: str, classes: dict[str, type[Analysis]]) -> type[Analysis]:
-    """The analysis of a name or title, in capitals or not. UsageError if there is none."""
-    known = {each.title.casefold(): each for each in classes.values()} | classes
+def _named(wanted: str, classes: dict[str, type[Analysis]]) -> type[Analysis] | str:
+    """The analysis, or the topic's name, of a name or title, in capitals or not. UsageError if there is none."""
+    from htareport.comparison.topics import TITLES
+
+    titles = {each.title: each for each in classes.values()} | {title: name for name, title in TITLES.items()}
+    names: dict[str, type[Analysis] | str] = dict(classes) | {name: name for name in TITLES}
+    known = {title.casefold(): each for title, each in titles.items()} | names
     found = known.get(wanted) or known.get(" ".join(wanted.split()).casefold())
     if found is None:
-        hint = did_you_mean(wanted, [*classes, *(each.title for each in classes.values())])
-        raise UsageError(f"no analysis {wanted!r}{hint} (there are: {', '.join(classes)})")
+        hint = did_you_mean(wanted, [*names, *titles])
+        raise UsageError(f"nothing is called {wanted!r}{hint} (there are: {', '.join(names)})")
     return found
 
 
@@ -51,14 +59,39 @@ def _list(classes: dict[str, type[Analysis]]) -> Iterator[str]:
         if each.group != chapter:
             yield ("\n" if chapter else "") + console.heading(str(each.group))
             chapter = each.group
-        line = f"  {name:{width}}  {each.title:{title_width}}  {_first_sentence(each)}"
-        fits = len(line) <= console.width() or not console.is_terminal()
-        yield line if fits else f"{line[: console.width() - 1]}…"
+        line = f"  {name:{width}}  {each.title:{title_width}}  {_first_sentence(each.help()) or each.title}"
+        yield _fitted(line)
+    yield f"\n{console.heading('Two runs (htareport diff), and gates (--fail-on)')}"
+    from htareport.comparison.topics import TITLES, help_of
+
+    for name, title in TITLES.items():
+        yield _fitted(f"  {name:{width}}  {title:{title_width}}  {_first_sentence(help_of(name)) or title}")
 
 
-def _first_sentence(each: type[Analysis]) -> str:
-    intro = _plain(" ".join(each.help().partition("\n\n")[0].split()))
-    return re.split(r"(?<=[.?!])\s", intro, maxsplit=1)[0] if intro else each.title
+def _fitted(line: str) -> str:
+    fits = len(line) <= console.width() or not console.is_terminal()
+    return line if fits else f"{line[: console.width() - 1]}…"
+
+
+def _first_sentence(text: str) -> str:
+    intro = _plain(" ".join(text.partition("\n\n")[0].split()))
+    return re.split(r"(?<=[.?!])\s", intro, maxsplit=1)[0]
+
+
+def _topic(name: str) -> Iterator[str]:
+    from htareport.comparison.gates import grammar
+    from htareport.comparison.topics import METRICS, TITLES, help_of
+
+    yield console.heading(f"{TITLES[name]} ({name}), chapter Compare")
+    yield ""
+    yield from _help(help_of(name).strip())
+    if name == "gates":
+        yield console.heading("Grammar")
+        yield from (f"  {line}" for line in grammar())
+        yield ""
+        yield console.heading("Metrics")
+        for metric, meaning in METRICS.items():  # Those without are told with the one before.
+            yield from _wrapped(f"{metric}: {meaning}", "  ") if meaning else ()
 
 
 def _one(each: type[Analysis]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from htareport.comparison import changes, sections, tables
+from htareport.comparison import changes, sections, tables, topics
 from htareport.comparison.causes import causes
 from htareport.comparison.environment import Difference, differences
 from htareport.comparison.gates import Gate, State, Verdict, judge
@@ -24,25 +24,6 @@ from htareport.report import Better, Fact, Report, Section, Unit
 from htareport.units import text
 
 __all__ = ["compare", "judged"]
-
-_HELP = """\
-Whether the new run's step is longer or shorter than the base's, by how much, how sure that is, and where it comes \
-from.
-
-## How it is computed
-The job's step time is that of the slowest rank; the medians over the steps are compared. The interval (95 %) is that \
-of the ratio of the medians, by resampling the steps; p is that of the two-sided Mann-Whitney test. A change is one \
-where p is below 0.01 and the interval leaves out 1, and a probable one where p is below 0.05 and the change above 5 \
-%. Where the numbers of steps allow no p below 0.01, they are too few to tell. The parts of the mean step time add up \
-to its change; what the slowest rank's mean changes by besides the mean over ranks is the rest. Without steps \
-everything recorded is compared, and nothing tells chance from change.
-
-## What to do
-- First see whether the runs are like for like: other devices, versions, shapes or profiler options change times by \
-themselves.
-- No detectable change, but you expect one: record more steps (20 on each side), on the same machine, after warm-up.
-- Then follow the largest part: kernels, communication, or what the host did while the device was idle.
-"""
 
 
 def compare(base: Report, new: Report, *, title: str = "") -> Report:
@@ -83,7 +64,7 @@ def judged(
     change = change_of(Side(base), Side(report)) if base else None
     found = (judge(gate, new, before, change) for gate in gates)
     verdicts = tuple(replace(each, fails=each.state in failing) for each in found)
-    section = Section("gates", "Gates", sections.GROUP, _GATES_HELP, tables=(tables.gates_table(verdicts),))
+    section = replace(topics.section("gates"), tables=(tables.gates_table(verdicts),))
     bad = [verdict for verdict in verdicts if verdict.state is not State.PASSED]
     told = " ".join(f"Gate {verdict.state}: {verdict.gate} ({verdict.reason})." for verdict in bad)
     return replace(
@@ -95,18 +76,6 @@ def judged(
 
 
 _ALIKE = "Devices, versions, shapes and profiler options are the same, as far as the traces tell."
-_GATES_HELP = """\
-Limits that this run was checked against.
-
-## How it is computed
-A gate says what is too much: `step_time > 255 ms`, and against a base `step_time > +5%` or `exposed_comm_pct > +2` \
-(percentage points). A change crosses its limit if the whole 95 % interval lies beyond it; counts and bytes have no \
-interval and are compared as they are. Where there is no interval, or there are too few steps to tell, the gate is \
-inconclusive; that fails only with `--fail-on-inconclusive`.
-
-## What to do
-Look at the chapter of the number that crossed. An inconclusive gate wants more steps: 20 on each side.
-"""
 
 
 def _like_for_like(found: Sequence[Difference]) -> str:
@@ -130,8 +99,8 @@ def _overview(
     times = [side.step_times.tolist() for side in sides]
     if all(len(each) > 1 for each in times):
         charts.append(tables.steps_chart(times))
-    return Section(
-        "compare", "What changed", sections.GROUP, _HELP, facts=facts, charts=tuple(charts),
+    return replace(
+        topics.section("compare"), facts=facts, charts=tuple(charts),
         notes=() if other else (_ALIKE,),
         tables=(
             *([tables.environment_table(other)] if other else []),

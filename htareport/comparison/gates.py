@@ -23,6 +23,7 @@ from typing import Any
 from htareport.algorithms.samples import Interval
 from htareport.comparison.metrics import Metric, absolute_interval, relative_interval
 from htareport.comparison.step_change import Change, Outcome
+from htareport.comparison.topics import METRICS
 from htareport.errors import UsageError
 from htareport.report import Unit
 from htareport.units import MINUS, text
@@ -84,6 +85,11 @@ class Verdict:
         return asdict(self)
 
 
+def grammar() -> list[str]:
+    """Return the grammar, line by line."""
+    return [line.strip() for line in (__doc__ or "").split("\n\n")[1].splitlines()]
+
+
 def parse(written: str) -> Gate:
     """Read a gate. UsageError, saying what is wrong, for anything else."""
     found = _GATE.fullmatch(written)
@@ -116,7 +122,7 @@ def check(gates: Sequence[Gate], *, has_base: bool) -> None:
 def judge(gate: Gate, new: Mapping[str, Metric], base: Mapping[str, Metric] | None, change: Change | None) -> Verdict:
     """Judge one gate. UsageError where its unit is not the metric's, or no run could have such a metric."""
     metric = new.get(gate.metric)
-    if metric is None and gate.metric not in (base or {}) and not _is_known(gate.metric):
+    if metric is None and gate.metric not in (base or {}) and gate.metric not in METRICS:
         close = get_close_matches(gate.metric, new, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(f"--fail-on {gate.written!r}: no metric {gate.metric!r}{hint} (this run has {', '.join(new)})")
@@ -182,19 +188,3 @@ def _check_unit(gate: Gate, metric: Metric) -> None:
 def _unit_word(unit: Unit) -> str:
     words = {Unit.NANOSECONDS: "it is a time", Unit.BYTES: "it is in bytes", Unit.RATIO: "it is in per cent"}
     return words.get(unit, "it is a plain number")
-
-
-def _is_known(name: str) -> bool:
-    """Whether some runs have a metric of this name."""
-    return name in KNOWN
-
-
-KNOWN = frozenset(
-    {
-        "step_time", "step_time_p95", "span", "kernels", "kernel_time", "collectives", "copied_bytes", "memory_peak",
-        "host_wait_pct", "overlap_pct", "critical_path_host_pct", "outside_steps_pct", "operator_time",
-        "operator_calls", "top_operator_pct", "samples_per_second", "tokens_per_second", "cost",
-        *(f"{part}{of}" for part in ("compute", "exposed_comm", "exposed_memory", "idle")
-          for of in ("_pct", "_time", "_of_span_pct")),
-    }
-)  # fmt: skip

@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pandas as pd
 
-from htareport.comparison import changes, tables
+from htareport.comparison import changes, tables, topics
 from htareport.comparison.matching import ALIKE, Matched
 from htareport.comparison.sides import Side
 from htareport.report import Better, Chart, Column, Section, Status, Table, TableSpec, Unit, key
 from htareport.units import text
 
-GROUP = "Compare"
 _NS = Unit.NANOSECONDS
 _HTA = {"added": "added", "removed": "removed", "increased": "increased", "decreased": "decreased"}
 _NO_WORK = "one of the reports has no device work by operator and kernel (was it written by an older htareport?)"
 
-_KERNELS_HELP = """\
-Which kernels take more or less time than before, and whether there are more calls, slower calls, or other kernels.
-
-## How it is computed
-Work is matched by the operators around its launch and by their input shapes, then by operator and shapes, path, \
-operator, and last by the kernel's name, with and without its numbers: so another GPU or library, which renames \
-kernels, does not turn everything into new and gone. All numbers are per step and rank. A change of time is split \
-into that of the number of calls and of their mean duration (logarithmic mean divisia index), or is one by swap, \
-where the same operator runs other kernels; new and gone is what has nothing on the other side.
-
-## What to do
-- Slower calls of the same kernel: other shapes or types, clocks, memory that is shared with other work.
-- More calls: look for the operator that calls it; a graph break or a fallback splits what was fused.
-- Swapped: the library chose another algorithm; look at layout, alignment and type of the inputs.
-"""
-_NAMES_HELP = """\
-Which names there are on both sides, how often, and how long: what was added, removed, increased and decreased.
-
-## How it is computed
-Operators of the host (self time) and device work by name, per step and rank, as HTA's trace diff does for chosen \
-ranks and steps. By number of calls a name is added, removed, increased, decreased or unchanged.
-
-## What to do
-Names that were added or removed tell what the change did to the model; those whose calls increased tell where it \
-does more than before.
-"""
-_COMMUNICATION_HELP = """\
-What became of collectives and copies: how many, how long, how many bytes.
-
-## How it is computed
-Per step and rank, matched by collective and process group, and by kind of copy. Times are sums of durations, which \
-for collectives hold the wait for the last rank.
-
-## What to do
-More calls of the same bytes: buckets became smaller. Longer calls of the same bytes: a rank comes late, or the link \
-is slower. More bytes: something is sent or copied that was not before.
-"""
-_RANKS_HELP = """\
-Which ranks became slower or faster.
-
-## How it is computed
-Mean step time of each rank on both sides. *Own* is without exposed communication: what the rank needs by itself. \
-Ranks are matched by number; those of one side only are listed.
-
-## What to do
-One rank that moved alone: look at its machine. All that moved alike: look at the change.
-"""
-
 
 def kernels_section(matched: Matched, rows: pd.DataFrame) -> Section:
     """What became of the kernels."""
-    section = Section("compare_kernels", "Kernels and their operators", GROUP, _KERNELS_HELP)
+    section = topics.section("compare_kernels")
     if not len(matched.base) or not len(matched.new):
         return _not_there(section, _NO_WORK)
     kernels, operators = changes.summed(rows, ["kernel", "kind"]), changes.summed(rows, ["operator"])
@@ -114,7 +66,7 @@ def _coverage_note(matched: Matched, rows: pd.DataFrame) -> str:
 
 def names_section(base: Side, new: Side) -> Section:
     """HTA's trace diff: names by what happened to their number of calls."""
-    section = Section("compare_names", "Operators and kernels by name", GROUP, _NAMES_HELP)
+    section = topics.section("compare_names")
     parts = []
     for where, sides in {
         "CPU": (base.operators, new.operators),
@@ -173,7 +125,7 @@ def _names_table(rows: pd.DataFrame) -> Table:
 
 def communication_section(base: Side, new: Side) -> Section:
     """What became of collectives and copies."""
-    section = Section("compare_communication", "Collectives and copies", GROUP, _COMMUNICATION_HELP)
+    section = topics.section("compare_communication")
     groups = ["collective", "process_group"]
     collectives = _with_bytes(base.collectives, new.collectives, groups)
     copies = _with_bytes(base.copies, new.copies, ["kind"])
@@ -208,7 +160,7 @@ def _with_bytes(base: pd.DataFrame, new: pd.DataFrame, keys: list[str]) -> pd.Da
 
 def ranks_section(base: Side, new: Side) -> Section:
     """Which ranks moved."""
-    section = Section("compare_ranks", "Rank by rank", GROUP, _RANKS_HELP)
+    section = topics.section("compare_ranks")
     if not len(base.ranks) or not len(new.ranks):
         return _not_there(section, "one of the runs has no steps")
     rows = base.ranks.merge(new.ranks, on="rank", how="outer", suffixes=("_base", "_new")).sort_values("rank")
@@ -245,11 +197,13 @@ def _one_sided(rows: pd.DataFrame, missing: str, side: str) -> str:
 
 
 def _made(section: Section, notes: list[str], charts: list[Chart], found: list[Table]) -> Section:
-    return Section(
-        section.name, section.title, section.group, section.help, notes=tuple(note for note in notes if note),
-        charts=tuple(chart for chart in charts if len(chart.frame)), tables=tuple(found),
-    )  # fmt: skip
+    return replace(
+        section,
+        notes=tuple(note for note in notes if note),
+        charts=tuple(chart for chart in charts if len(chart.frame)),
+        tables=tuple(found),
+    )
 
 
 def _not_there(section: Section, reason: str) -> Section:
-    return Section(section.name, section.title, section.group, section.help, Status.NOT_APPLICABLE, reason)
+    return replace(section, status=Status.NOT_APPLICABLE, reason=reason)

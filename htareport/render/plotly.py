@@ -28,6 +28,7 @@ _LABEL_SHARE = 0.42
 _ROW, _LEAST, _MOST = 22, 270, 640
 _TITLE = 44
 _FEW_WHOLE = 8
+_TEXT_ROOM = 0.13
 
 
 def figure(chart: Chart) -> go.Figure:
@@ -87,8 +88,12 @@ def _layout(made: Picture, width: float) -> dict[str, Any]:
 
 
 def _with_room(made: Picture, axis: Axis) -> Axis:
-    """Leave room at the right for the values that stand beside bars."""
-    return replace(axis, high=axis.high * 1.12) if made.chart.mark is Mark.BAR and axis is made.value else axis
+    """Leave room for the values that stand beside bars: at the right, and left of those that go there."""
+    if made.chart.mark is not Mark.BAR or axis is not made.value:
+        return axis
+    to_the_left = axis.low < 0
+    room = _TEXT_ROOM * (1 + to_the_left) * (axis.high - axis.low)
+    return replace(axis, low=axis.low - room * to_the_left, high=axis.high + room)
 
 
 def _is_silent(axis: Axis) -> bool:

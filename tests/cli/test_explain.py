@@ -7,15 +7,32 @@ import re
 import pytest
 
 from htareport.analyses import analysis_classes
+from htareport.comparison.topics import METRICS, TITLES
 
 
 def test_list_has_one_line_for_each(cli):
     ran = cli("explain")
     assert ran.status == 0
     lines = [line for line in ran.out.splitlines() if line.startswith("  ")]
-    assert [line.split()[0] for line in lines] == list(analysis_classes())
-    for line, analysis in zip(lines, analysis_classes().values(), strict=True):
-        assert line.split(maxsplit=1)[1].startswith(f"{analysis.title} ")
+    assert [line.split()[0] for line in lines] == [*analysis_classes(), *TITLES]
+    titles = [*(each.title for each in analysis_classes().values()), *TITLES.values()]
+    for line, title in zip(lines, titles, strict=True):
+        assert line.split(maxsplit=1)[1].startswith(f"{title} ")
+
+
+def test_gates(cli):
+    """The grammar, and every metric; each of the other sections of a comparison by name and title."""
+    told = cli("explain", "gates").out
+    assert 'limit  = ["+" | "-"] number [unit]' in told
+    assert set(METRICS) <= set(re.findall(r"\w+", told))
+    for name, title in TITLES.items():
+        assert cli("explain", name).out == cli("explain", title.upper()).out
+
+
+def test_a_slip_is_helped(cli):
+    ran = cli("explain", "gate")
+    assert (ran.status, ran.out) == (2, "")
+    assert "did you mean gates?" in ran.err
 
 
 @pytest.mark.parametrize("title", ["Idle time by cause", "idle TIME  by cause", "IDLE_TIME"])
