@@ -1,6 +1,7 @@
 """What the short channels tell of a comparison: comment, mail and PDF; names from traces stay inert."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
 from comparison.job import GEMM, Job
@@ -61,3 +62,25 @@ def test_a_report_of_one_run_is_no_comparison(tmp_path):
     assert not brief.is_comparison(one)
     assert not brief.numbers(one)
     assert not brief.change(one)
+
+
+@pytest.mark.skipif(not find_spec("cmarkgfm"), reason="needs cmarkgfm")
+def test_github_s_own_renderer_makes_nothing_of_names(tmp_path):
+    """Not even where raw HTML is let through: no element, link or picture comes from a name."""
+    from cmarkgfm import github_flavored_markdown_to_html
+    from cmarkgfm.cmark import Options
+
+    names = (
+        "<img src=x onerror=alert(1)> </td></tr></table> `</details><script>alert(1)</script>`",
+        "@all #1 | x | [a](javascript:alert(1)) ![x](http://e.example/x.png) https://e.example www.e.example ``` ``x``",
+        "<!-- --> a\nb\r\nc {{7*7}} \u202e $\\alpha$ ~~x~~ **b** _i_ :smile: <https://e.example>",
+    )
+    renamed = dict(zip((GEMM, "relu_kernel<float>", "softmax_kernel<float>"), names, strict=True))
+    base = Job(seed=1, steps=6).report(tmp_path / "<b>base @x `<")
+    new = Job(seed=2, steps=6, renamed=renamed, factors={GEMM: 1.2}).report(tmp_path / "new")
+    text = comment(judged(compare(base, new), [parse("step_time > +5%")], base)[0])
+    page = github_flavored_markdown_to_html(text, options=Options.CMARK_OPT_UNSAFE)
+    elements = set(re.findall(r"<([a-zA-Z][^\s>]*)", page))
+    assert elements <= {*"code details h3 li p strong summary table tbody td th thead tr ul blockquote".split()}
+    assert not re.search(r"<[a-zA-Z][^>]*(href|src|on\w+)=", page)
+    assert page.count("<details>") == page.count("</details>")
