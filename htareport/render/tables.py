@@ -233,9 +233,10 @@ def _filter(columns: tuple[Column, ...], values: list[list[Any]]) -> tuple[int, 
     for i, (column, cells) in enumerate(zip(columns, values, strict=True)):
         if column.unit is not Unit.TEXT:
             continue
-        texts = {fmt.text(cell, Unit.TEXT) for cell in cells if not fmt.is_missing(cell)}
-        choices = {full_name(text) for text in texts if text.strip()}
-        few = len(choices) in _FILTER_VALUES and len(cells) > 2 * len(choices)
+        texts = [fmt.text(cell, Unit.TEXT) for cell in cells if not fmt.is_missing(cell)]
+        texts = [text for text in texts if text.strip()]
+        choices = {full_name(text) for text in set(texts)}
+        few = len(choices) in _FILTER_VALUES and len(texts) > 2 * len(choices)
         if few and all(len(choice) <= _FILTER_LENGTH and choice == names.visible(choice) for choice in choices):
             return i, tuple(sorted(choices))
     return -1, ()

@@ -68,11 +68,15 @@ def test_markdown_leaves_the_same_out():
     assert "| 1 | 7" in text
 
 
-@pytest.mark.parametrize(("hosts", "choices"), [(["a", "b", ""], ["a", "b"]), (["a", "", None], [])])
+@pytest.mark.parametrize(
+    ("hosts", "choices"), [(["a", "b", ""], ["a", "b"]), (["a", "", None], []), (["a", "b", "c"], ["a", "b", "c"])]
+)
 def test_blank_cells_are_no_choice(hosts, choices):
-    """One choice only, beside blanks, is none."""
+    """One choice only, beside blanks, is none, and neither are values of which each is there but once."""
     frame = pd.DataFrame({"rank": range(12), "host": hosts * 4, "wait": range(12)})
     assert re.findall("<option>(.*?)</option>", page(table("t", "Waits", frame))) == choices
+    once = frame.assign(host=[*hosts, *[""] * 9])
+    assert "<option>" not in page(table("t", "Waits", once))
 
 
 def test_the_search_says_what_it_finds_rows_by():
