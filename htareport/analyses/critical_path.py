@@ -35,7 +35,18 @@ _MEANINGS = {
     Bound.GAP: "From the end of a kernel to the start of the one that waited for it, on any stream.",
     Bound.EARLIER: "From the step's start until the device is done with what earlier steps launched.",
 }
-_NAMES = " ".join(f"{LABELS[bound]}: {words}" for bound, words in _MEANINGS.items())
+_HEADS = {bound: LABELS[bound][0].upper() + LABELS[bound][1:] for bound in BOUNDS}
+_NAMES = " ".join(f"{_HEADS[bound]}: {words}" for bound, words in _MEANINGS.items())
+_BOUND = key("bound", "Bound by", Unit.TEXT, "What its time counts as.")
+_TOTAL = Column(
+    "total", "Total", _NS, "Time of all its calls in the window, without what they call and without waiting."
+)
+_SLACK = Column(
+    "slack",
+    "Median slack",
+    _NS,
+    "How much longer one of its edges could take before the path gets longer; median over its edges.",
+)
 
 
 @dataclass(frozen=True)
@@ -91,29 +102,32 @@ class CriticalPath(Analysis):
             "names",
             "Operators and kernels",
             (
+                key("name", "Name", Unit.NAME, f"Operator, call or kernel: the {_ON_PATH} with most time on the path."),
+                _BOUND,
+                Column("time", "On the path", _NS, "Time that the path spends in its calls.", better=Better.LOWER),
+                Column("share", "Share", Unit.RATIO, "Share of the path's length."),
+                Column("count", "Calls on it", Unit.COUNT, "Number of its calls with time on the path."),
+                _TOTAL,
+                _SLACK,
+            ),
+        ),
+        TableSpec(
+            "off_path",
+            "Largest work off the path",
+            (
                 key(
                     "name",
                     "Name",
                     Unit.NAME,
-                    f"Operator, call or kernel: {_ON_PATH} with most time on the path, {_OFF_PATH} off it.",
+                    f"Operator, call or kernel without time on the path: {_OFF_PATH} of them.",
                 ),
-                key("bound", "Bound by", Unit.TEXT, "What its time counts as."),
-                Column("time", "On the path", _NS, "Time that the path spends in its calls.", better=Better.LOWER),
-                Column("share", "Share", Unit.RATIO, "Share of the path's length."),
-                Column("count", "Calls on it", Unit.COUNT, "Number of its calls with time on the path."),
-                Column(
-                    "total",
-                    "Total",
-                    _NS,
-                    "Time of all its calls in the window, without what they call and without waiting.",
-                ),
-                Column(
-                    "slack",
-                    "Median slack",
-                    _NS,
-                    "How much longer one of its edges could take before the path gets longer; median over its edges.",
-                ),
+                _BOUND,
+                _TOTAL,
+                _SLACK,
             ),
+            "What runs beside the path, least slack first. To make it faster alone gains nothing; once the path is "
+            "shorter by its slack, it may be what the step waits for.",
+            is_detail=True,
         ),
         TableSpec(
             "edges",
@@ -135,7 +149,7 @@ class CriticalPath(Analysis):
                 Column("step", "Step", Unit.ID, "The step whose path it is; none where it is not one of a step."),
                 Column("window", "Window", _NS, "Length of the step or annotation, or of everything recorded."),
                 Column("path", "Path", _NS, "Length of the longest path.", better=Better.LOWER),
-                *(Column(str(bound), LABELS[bound], _NS, _MEANINGS[bound]) for bound in BOUNDS),
+                *(Column(str(bound), _HEADS[bound], _NS, _MEANINGS[bound]) for bound in BOUNDS),
             ),
             is_detail=True,
         ),
@@ -183,7 +197,7 @@ class CriticalPath(Analysis):
         table = path_summary.by_bound(found, bounds)
         names = path_summary.by_name(found, bounds)
         edges = path_summary.path_edges(found, bounds)
-        on_path = (names["time"] > 0).to_numpy()
+        off_path = names[(names["time"] == 0) & (names["total"] > 0)][:_OFF_PATH]
         longest = edges.assign(duration=edges["end"] - edges["start"]).sort_values(
             ["duration", "start"], ascending=[False, True]
         )
@@ -193,11 +207,13 @@ class CriticalPath(Analysis):
             "window": span.end - span.start,
             "path": path.length,
             "shifted": found.shifted,
+            "device_events": len(found.activity.device),
             **{str(bound): times.get(str(bound), 0) for bound in BOUNDS},
         }
         return {
             "bounds": table[table["time"] > 0] if path.length else table,
-            "names": pd.concat([names[on_path][:_ON_PATH], names[~on_path][:_OFF_PATH]], ignore_index=True),
+            "names": names[names["time"] > 0][:_ON_PATH],
+            "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
             "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
             "marks": path_summary.marks(edges, _MARKS),
             "ranks": pd.DataFrame([rank]).astype({"step": object}),
@@ -211,7 +227,7 @@ class CriticalPath(Analysis):
         parts = {name: frame[frame["rank"] == shown].drop(columns="rank") for name, frame in frames.items()}
         whole = int(ranks["path"][ranks["rank"] == shown].iloc[0]) or None
         labels = {str(bound): label for bound, label in LABELS.items()}
-        for name in ("bounds", "names", "edges", "marks"):
+        for name in ("bounds", "names", "off_path", "edges", "marks"):
             parts[name] = parts[name].assign(bound=parts[name]["bound"].map(labels))
         for name in ("bounds", "names"):
             share = parts[name]["time"] / whole if whole else float("nan")
@@ -240,7 +256,7 @@ class CriticalPath(Analysis):
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["ranks"].sort_values("rank").iloc[0]
-        if row["path"]:
+        if row["path"] and row["device_events"]:  # Else there is nothing but the host.
             share = sum(row[str(bound)] for bound in _HOST_BOUNDS) / row["path"]
             words = "Share of host operators, Python and launch overhead in the length of the critical path."
             yield Fact(
