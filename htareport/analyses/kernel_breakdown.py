@@ -18,7 +18,7 @@ from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
-_TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")
+_TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")  # As HTA calls the classes.
 _MOST_ROWS = 2_000
 _SHOWN = 15
 _POOLED = "(kernels of small sums)"
@@ -119,6 +119,7 @@ class KernelBreakdown(Analysis):
         top_of_rank = by_rank.merge(kernels.loc[in_top, ["name", "kind"]], on=["name", "kind"])
         types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
         types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
+        types = types.replace({"type": dict(zip(_TYPES, KIND_LABELS.values(), strict=True))}, regex=True)
         pooled = kernel_stats.label(_POOLED, kernels["name"])
         return {
             "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
@@ -165,12 +166,11 @@ class KernelBreakdown(Analysis):
             y_unit=Unit.NAME,
             caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.",
         )
-        types = frames["types"].assign(type=frames["types"]["type"].str.lower())
         yield Chart(
             "types",
             "What runs at the same time",
             Mark.BAR,
-            types,
+            frames["types"],
             "time",
             "type",
             None,
@@ -194,7 +194,7 @@ class KernelBreakdown(Analysis):
 
 
 def exclusive_times(trace: RankTrace, *, with_memory: bool = True) -> pd.DataFrame:
-    """Time in which exactly these classes run, in ns, summed over devices: type, time."""
+    """Time in which exactly these classes run, in ns, summed over devices: type (in HTA's words), time."""
     spent = dict.fromkeys(_set_names(with_memory=with_memory), 0)
     for events in trace.devices.values():
         kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]
