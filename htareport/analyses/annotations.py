@@ -15,6 +15,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.scale import by_rank, cut_note, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace, classify
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _STEPS = "ProfilerStep#…"  # What all steps are called together.
@@ -203,11 +204,15 @@ class Annotations(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         size = frames["size"]
         if busy := float(size["busy"].sum()):
-            outside = 100 * (1 - float(size["annotated"].sum()) / busy)
-            yield f"{outside:.3g} % of the device time (sum of durations) belongs to no annotation."
+            if outside := busy - float(size["annotated"].sum()):
+                share = text(outside / busy, Unit.RATIO)
+                yield f"{share} of the device time (sum of durations) belongs to no annotation."
             if by_device := float(size["by_device"].sum()):
-                share = 100 * by_device / busy
-                yield f"{share:.3g} % is only within annotations of the device, not launched within one of the host."
+                share = text(by_device / busy, Unit.RATIO)
+                yield (
+                    f"{share} of the device time is only within annotations of the device, not launched within one of "
+                    "the host."
+                )
         for place in ("host", "device"):
             yield from cut_note(f"on the {place}", size[place], _MOST_NAMES, "of most time")
         there = int(size["rank"].nunique())
@@ -234,7 +239,7 @@ def _statistics(trace: RankTrace, rows: pd.DataFrame) -> pd.DataFrame:
     table["m2"] = (deviation**2).groupby(name).sum()
     table["std"] = np.where(table["count"] > 1, np.sqrt(table["m2"] / np.maximum(table["count"] - 1, 1)), 0.0)
     table = table.rename_axis("name").reset_index()
-    table["is_step"] = [classify.step_number(text) is not None for text in launched.texts(trace, table["name"])]
+    table["is_step"] = [classify.step_number(name) is not None for name in launched.texts(trace, table["name"])]
     return table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
 
 

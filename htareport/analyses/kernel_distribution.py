@@ -16,6 +16,7 @@ from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
 from htareport.analyses.scale import cut_note, ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
@@ -136,9 +137,9 @@ class KernelDistribution(Analysis):
         names, lacking = frames["names"]["names"], frames["lacking"][frames["lacking"]["lacking"] > 0]
         yield from cut_note("of calls", names, kernel_stats.MOST_NAMES, "of largest sum in each class")
         if len(lacking):
-            share = 100 * (lacking["lacking"] / lacking["count"]).max()
+            share = text((lacking["lacking"] / lacking["count"]).max(), Unit.RATIO)
             yield (
-                f"Percentiles of {len(lacking)} of the kernels lack calls (up to {share:.3g} %): those on ranks where "
+                f"Percentiles of {len(lacking)} of the kernels lack calls (up to {share}): those on ranks where "
                 f"the kernel is not among the {max(_HISTOGRAMS, self.num_kernels)} of largest sum in its class."
             )
 

@@ -12,6 +12,7 @@ from htareport.analyses.operator_calls import backward_work, operator_calls
 from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _MOST = {"operators": 300, "backward": 100, "kernels": 400, "sequences": 150}  # Rows that a rank sends of each,
@@ -253,8 +254,8 @@ class OperatorKernels(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         device, outside = (float(frames["size"][name].sum()) for name in ("device", "outside"))
         if outside:
-            share = 100 * outside / (device + outside)
-            yield f"{share:.3g} % of the device time was launched outside operators, or its launch is not in the trace."
+            share = text(outside / (device + outside), Unit.RATIO)
+            yield f"{share} of the device time was launched outside operators, or its launch is not in the trace."
         for table, most in _MOST.items():
             sizes = (frames["size"][table], frames["joined"][table])
             each, joined = (cut_note(_SAID[table], size, most, "of most device time") for size in sizes)

@@ -40,7 +40,13 @@ def test_kernels_belong_to_the_innermost_annotation_around_their_launch(run):
     assert rows.loc["attention", WORK].tolist() == [1, 20_000, 20_000, 20_000]
     assert rows.loc["forward", WORK].tolist() == [2, 60_000, 60_000, 65_000]
     assert rows.loc["ProfilerStep#…", WORK].tolist() == [0, 0, 0, 65_000]
-    assert "5.88 % of the device time" in section.notes[0]  # The last: 5 of 85 µs.
+    assert "5.88\u202f% of the device time" in section.notes[0]  # The last: 5 of 85 µs.
+
+
+def test_nothing_is_said_of_no_time(run):
+    """Every kernel belongs to an annotation of the host."""
+    section = run(Annotations(), step().kernel("gemm", 200, 50, launch=(30, 2)))
+    assert section.notes == ()
 
 
 def test_recursion_counts_once_in_the_union(run):
@@ -59,8 +65,8 @@ def test_device_annotations_catch_what_was_launched_outside(run):
     assert rows.loc["decode", TIMES].tolist() == [1, 50_000, 30_000, 50_000, 50_000, 50_000]
     assert rows.loc["attention", TIMES].tolist() == [1, 20_000, 20_000, 20_000, 20_000, 20_000]
     assert section.notes[:2] == (
-        "50 % of the device time (sum of durations) belongs to no annotation.",
-        "50 % is only within annotations of the device, not launched within one of the host.",
+        "50.0\u202f% of the device time (sum of durations) belongs to no annotation.",
+        "50.0\u202f% of the device time is only within annotations of the device, not launched within one of the host.",
     )
 
 

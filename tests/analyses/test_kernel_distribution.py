@@ -97,7 +97,7 @@ def test_small_kernels_of_a_rank_count_too(run):
     assert row["p5"] == pytest.approx(2_000 * US, rel=0.01)
     [note] = section.notes
     assert note == (
-        "Percentiles of 1 of the kernels lack calls (up to 50 %): those on ranks where the kernel is not "
+        "Percentiles of 1 of the kernels lack calls (up to 50.0\u202f%): those on ranks where the kernel is not "
         "among the 60 of largest sum in its class."
     )
 

@@ -61,7 +61,7 @@ def test_launches_of_other_threads_belong_to_no_operator(run):
     trace.cpu_op("aten::mul", 0, 5).kernel("mul", 180, 10, launch=(1, 2))
     section = run(OperatorKernels(), trace)
     assert section.table("operators")["operator"].tolist() == ["aten::mul"]
-    assert "86.1 % of the device time was launched outside operators" in section.notes[0]
+    assert "86.1\u202f% of the device time was launched outside operators" in section.notes[0]
 
 
 def test_a_graph_is_one_launch_of_many_kernels(run):
