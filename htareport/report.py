@@ -31,6 +31,8 @@ class Unit(StrEnum):
     TEXT = "text"
     NAME = "name"  # Name of a kernel, operator or call: shortened where space is short, never in data.
     ID = "id"  # Rank, device, stream, step: a number that is not a quantity.
+    RANK = "rank"  # An ID that stands alone, where no heading says what it is: "rank 2".
+    STEP = "step"
     COUNT = "count"
     NUMBER = "number"  # A quantity whose label names its unit: money, samples per second.
     NANOSECONDS = "ns"
@@ -42,6 +44,11 @@ class Unit(StrEnum):
     def is_additive(self) -> bool:
         """Whether a missing row means zero (times, counts, bytes) rather than unknown (ratios, rates)."""
         return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES}
+
+    @property
+    def is_id(self) -> bool:
+        """Whether values are numbers that name something: nothing to add, to compare or to group by thousands."""
+        return self in {Unit.ID, Unit.RANK, Unit.STEP}
 
     @property
     def is_text(self) -> bool:

@@ -74,8 +74,9 @@ def text(value: Any, unit: Unit) -> str:
 
 
 def _quantity(finite: float, value: Any, unit: Unit) -> str:
-    if unit is Unit.ID:
-        return f"{int(value)}" if finite.is_integer() else f"{finite:g}"
+    if unit.is_id:
+        name = f"{int(value)}" if finite.is_integer() else f"{finite:g}"
+        return name if unit is Unit.ID else f"{unit} {name}"
     if unit is Unit.COUNT:
         is_countable = finite.is_integer() and abs(finite) < _TOO_LONG
         return f"{int(value):,}" if is_countable else _digits(finite, plain=True)

@@ -5,6 +5,7 @@ const SCALES = {
   bytes: [[2 ** 40, 2 ** 40, 'TiB'], [2 ** 30, 2 ** 30, 'GiB'], [2 ** 20, 2 ** 20, 'MiB'], [2 ** 10, 2 ** 10, 'KiB'], [0, 1, 'B']],
   'bytes/s': [[1e8, 1e9, 'GB/s'], [1e6, 1e6, 'MB/s'], [1e3, 1e3, 'kB/s'], [0, 1, 'B/s']],
 };
+const IDS = ['id', 'rank', 'step'];
 const CSV_UNITS = { ns: 'ns', bytes: 'bytes', ratio: 'ratio', 'bytes/s': 'bytes/s' };
 const fixed = (value, decimals) => value.toLocaleString('en-US', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 const rounded = (value) => (Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(3)));
@@ -23,7 +24,7 @@ const percent = (value) => {
   return fixed(value, Math.abs(value) >= 100 || !value ? 0 : Math.abs(value) >= 10 ? 1 : 2);
 };
 const quantity = (value, unit) => {
-  if (unit === 'id') return String(value);
+  if (IDS.includes(unit)) return unit === 'id' ? String(value) : `${unit} ${value}`;
   if (unit === 'count') return Number.isInteger(value) && Math.abs(value) < 1e15 ? fixed(value, 0) : digits(value, true);
   if (unit === 'number') return digits(value, false);
   if (unit === 'ratio') return `${percent(100 * value)}${NNBSP}%`;
@@ -119,7 +120,7 @@ class LiveTable {
   hits() {
     const place = Number($('select', this.root)?.dataset.column ?? -1);
     const rows = this.rows.filter((row) => (!this.choice || full(row[place]) === this.choice)
-      && (!this.query || this.words(row).includes(this.query) || row.some((value, i) => typeof value === 'number' && this.units[i] === 'id' && String(value) === this.query)));
+      && (!this.query || this.words(row).includes(this.query) || row.some((value, i) => typeof value === 'number' && IDS.includes(this.units[i]) && String(value) === this.query)));
     if (this.column < 0) return rows;
     const at = (row) => full(row[this.column]);
     return rows.sort((a, b) => {
@@ -130,7 +131,7 @@ class LiveTable {
   }
 
   sort(column) {
-    const isText = ['text', 'name', 'id'].includes(this.units[column]);
+    const isText = ['text', 'name', ...IDS].includes(this.units[column]);
     this.sign = this.column === column ? -this.sign : isText ? 1 : -1;
     this.column = column;
     for (const head of this.heads) head.removeAttribute('aria-sort');

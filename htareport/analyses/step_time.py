@@ -145,7 +145,7 @@ class StepTime(Analysis):
             slow = steps.sort_values("slowest", ascending=False).iloc[0]
             detail = f"{text(slow['slowest'], _NS)}, +{text(slow['slowest'] - row['median'], _NS)} over the median"
             words = "The step that takes longest on its slowest rank, where it is well above the median."
-            yield Fact("slow_step", "slowest step", slow["step"], Unit.ID, detail, words, order=20)
+            yield Fact("slow_step", "slowest step", slow["step"], Unit.STEP, detail, words, order=20)
         yield from _slowest_rank(frames)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
@@ -178,7 +178,7 @@ def _slowest_rank(frames: Frames) -> Iterator[Fact]:
     if often and over > _NOTABLE * ranks["median"].median() and not frames["waits"]["waits"].any():
         words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
         detail = f"+{text(over, _NS)} over the median rank"
-        yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.ID, detail, words, order=40)
+        yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.RANK, detail, words, order=40)
 
 
 def _summary(times: np.ndarray) -> pd.DataFrame:

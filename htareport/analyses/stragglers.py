@@ -174,7 +174,7 @@ class Stragglers(Analysis):
                 "The rank that is late to collectives more often than chance. What others wait for it may be hidden "
                 "under their compute: what it costs per step stands at own time, in the temporal breakdown."
             )
-            yield Fact("straggler", "straggler", row["rank"], Unit.ID, detail, words, order=35)
+            yield Fact("straggler", "straggler", row["rank"], Unit.RANK, detail, words, order=35)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         ranks, every = frames["ranks"], frames["arrivals"]
@@ -271,8 +271,9 @@ def _verdict(every: pd.DataFrame, ranks: pd.DataFrame, named: list[int]) -> str:
         for rank, times, cost in zip(worst["rank"], worst["late"], worst["held_up"], strict=True)
         if rank in named or not named
     ]
-    listed = f"Straggler{'s: ranks' if len(named) > 1 else ': rank'} {', '.join(map(str, named[:8]))}"
-    verdict = listed if named else "No straggler by more than chance"
+    several, listed = len(named) > 1, ", ".join(map(str, named[:8]))
+    verdict = f"Rank{'s' * several} {listed} {'are stragglers' if several else 'is a straggler'}"
+    verdict = verdict if named else "No straggler by more than chance"
     shown = "; ".join(told[: 4 if named else 1])
     are = "is" if late == 1 else "are"
-    return f"{verdict}. {late:,} of {there:,} collectives {are} held up by one rank alone; {shown}."
+    return f"{verdict}: {late:,} of {there:,} collectives {are} held up by one rank alone; {shown}."

@@ -168,7 +168,7 @@ class TemporalBreakdown(Analysis):
             over = text(late["over"].iloc[0], _NS)
             detail = f"+{over} per step over the median"
             rank = late["rank"].iloc[0]
-            yield Fact("late_rank", "rank with most own time", rank, Unit.ID, detail, _OWN_HELP, order=30)
+            yield Fact("late_rank", "most own time", rank, Unit.RANK, detail, _OWN_HELP, order=30)
 
         if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
             words = "Share of the devices' busy time that no step's window on the host covers."

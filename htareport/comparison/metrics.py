@@ -94,7 +94,7 @@ def _of_work(side: Side) -> Iterator[Metric]:
 def _of_facts(side: Side) -> Iterator[Metric]:
     known = {f"{part}_share" for part in _PARTS} | {"step_time", "device_span"} | _STATES
     for fact in side.facts.values():
-        if fact.name in known or fact.unit is Unit.ID or not _NAME.fullmatch(fact.name) or fact.value is None:
+        if fact.name in known or fact.unit.is_id or not _NAME.fullmatch(fact.name) or fact.value is None:
             continue
         name = _ALIASES.get(fact.name, fact.name)
         if fact.unit is Unit.RATIO:

@@ -47,7 +47,8 @@ class Axis:
             factor = self.scale.factor
             raw = fmt.log_ticks(self.low * factor, self.high * factor, self.unit, count)
             return [(place / factor, label) for place, label in raw]
-        whole = self.scale.factor == 1 and self.unit in {Unit.ID, Unit.COUNT, Unit.BYTES, Unit.NANOSECONDS}
+        is_whole = self.unit.is_id or self.unit in {Unit.COUNT, Unit.BYTES, Unit.NANOSECONDS}
+        whole = self.scale.factor == 1 and is_whole
         places = fmt.ticks(self.low, self.high, count, whole=whole)
         return list(zip(places, fmt.tick_labels(places), strict=True))
 

@@ -126,9 +126,9 @@ def _axis(axis: Axis, room: float, length: float, *, upright: bool = False, reve
         return result | {"tickmode": "array", "tickvals": [place for place, _ in ticks],
                          "ticktext": [label for _, label in ticks]}  # fmt: skip
     result |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
-    if axis.unit in {Unit.ID, Unit.COUNT} and axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:
+    if (axis.unit.is_id or axis.unit is Unit.COUNT) and axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:
         result["dtick"] = 1  # No ticks between whole numbers.
-    return result | {"tickformat": "d" if axis.unit is Unit.ID else ",.10~g"}
+    return result | {"tickformat": "d" if axis.unit.is_id else ",.10~g"}
 
 
 def _reference_lines(made: Picture) -> dict[str, Any]:

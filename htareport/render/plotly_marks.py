@@ -154,7 +154,7 @@ def _template(made: Picture, series: Series) -> Trace:
 
 
 def _number(name: str, axis: Axis) -> str:
-    digits = ",.6~r" if axis.unit in {Unit.COUNT, Unit.ID} or axis.log else ",.4~r"
+    digits = ",.6~r" if axis.unit.is_id or axis.unit is Unit.COUNT or axis.log else ",.4~r"
     unit = f"{NNBSP}{axis.scale.symbol}" if axis.scale.symbol else ""
     return f"%{{{name}:{digits}}}{unit}"
 

@@ -96,7 +96,7 @@ class View:
     def found_by(self) -> list[str]:
         """What the search finds rows by: the texts in them, else the ids; empty where there is neither."""
         texts = [column.label for column in self.columns if column.unit.is_text]
-        return (texts or [column.label for column in self.columns if column.unit is Unit.ID])[:_FOUND_BY]
+        return (texts or [column.label for column in self.columns if column.unit.is_id])[:_FOUND_BY]
 
 
 def full_name(value: Any, longest: int = LONGEST_NAME) -> str:

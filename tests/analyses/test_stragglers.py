@@ -60,7 +60,10 @@ def test_always_the_same(run, arguments):
     assert (table.loc[2, "late"], table.loc[2, "held_up"]) == (5, 1000 * US)
     assert section.fact("straggler").value == 2
     assert section.fact("straggler").detail == "late to 5 of 5 collectives"
-    assert any(note.startswith("Straggler: rank 2. 5 of 5 collectives") for note in section.notes)
+    assert any(
+        note.startswith("Rank 2 is a straggler: 5 of 5 collectives are held up by one rank alone; rank 2")
+        for note in section.notes
+    )
 
 
 def test_by_turns(run):

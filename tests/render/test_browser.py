@@ -121,8 +121,18 @@ def test_deep_link_finds_a_kernel_that_is_not_shown(browser):
 def test_numbers_read_the_same_in_both_languages(browser):
     numbers = random.Random(5)  # noqa: S311  not for secrets
     cases = [[numbers.choice([0, 1, 0.5, 999.7, 1000, 99.96, 1e-5]) * 10 ** numbers.uniform(-3, 14), str(unit)]
-             for unit in Unit if not unit.is_text and unit is not Unit.ID for _ in range(60)]  # fmt: skip
-    cases += [[-1234567, "ns"], [0, "ratio"], [1, "ratio"], [7, "id"], [123456, "count"], [1e300, "ns"], [None, "ns"]]
+             for unit in Unit if not unit.is_text and not unit.is_id for _ in range(60)]  # fmt: skip
+    cases += [
+        [-1234567, "ns"],
+        [0, "ratio"],
+        [1, "ratio"],
+        [7, "id"],
+        [2, "rank"],
+        [1234567, "step"],
+        [123456, "count"],
+        [1e300, "ns"],
+        [None, "ns"],
+    ]
     shown = browser.execute_script("return arguments[0].map(([value, unit]) => shown(value, unit))", cases)
     assert shown == [fmt.text(value, Unit(unit)) for value, unit in cases]
 

@@ -36,6 +36,8 @@ S = fmt.NNBSP
         (1.5, Unit.COUNT, "1.5"),
         (7.0, Unit.ID, "7"),
         (1234567, Unit.ID, "1234567"),
+        (2.0, Unit.RANK, "rank 2"),
+        (12345, Unit.STEP, "step 12345"),
         (True, Unit.TEXT, "yes"),
         ("a|b", Unit.TEXT, "a|b"),
     ],
