@@ -30,9 +30,10 @@ class Operators(Analysis):
     Operators (such as `aten::linear`) nest on their thread of the host (CPU). *Total* is the sum of a name's durations,
     in which an operator that calls another of the same name counts twice; *self* is the time outside the operators that
     it calls directly, launches and waits for the GPU included. Calls and times are sums over ranks, threads and steps;
-    if steps are chosen, of the operators that start in them. *Per step* is what one rank does in one step: the calls
-    that start within steps, summed over all ranks and divided by the number of steps on all ranks together; without
-    steps, everything recorded divided by the number of ranks. GPU work runs elsewhere: a launch returns at once.
+    if steps are chosen, of the operators that start in them. *Per rank and step* is what one rank does in one step: the
+    calls that start within steps, summed over all ranks and divided by the number of steps on all ranks together;
+    without steps it is what one rank does: everything recorded divided by the number of ranks. GPU work runs elsewhere:
+    a launch returns at once.
 
     ## What to do
     - On CPU-only runs: start with the operator of largest self time. `torch.set_num_threads` (torchrun sets 1),
@@ -68,14 +69,14 @@ class Operators(Analysis):
                 Column("max", "Max", _NS, "Longest call."),
                 Column(
                     "step_count",
-                    "Calls per step",
+                    "Calls per rank and step",
                     Unit.COUNT,
                     "Calls that start within steps / steps, both on all ranks together; without steps, calls / ranks.",
                     better=Better.LOWER,
                 ),
                 Column(
                     "step_self",
-                    "Self per step",
+                    "Self per rank and step",
                     _NS,
                     "Self time of the calls that start within steps / steps, both on all ranks together; "
                     "without steps, self time / ranks.",
