@@ -6,9 +6,7 @@ trip through JSON unchanged. That JSON is the one file format that stays readabl
 
 from __future__ import annotations
 
-import gzip
 import importlib
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +18,7 @@ import pandas as pd
 
 from htareport.codec import ALWAYS, DecodeError, decode, encode
 from htareport.errors import ReportFileError
-from htareport.saved import check_charts, check_meta
+from htareport.saved import check_charts, check_meta, read_bytes
 
 SCHEMA_VERSION = 1
 
@@ -39,11 +37,12 @@ class Unit(StrEnum):
     BYTES = "bytes"
     RATIO = "ratio"  # 0 to 1, shown as percent.
     BYTES_PER_SECOND = "bytes/s"
+    FLOP = "flop"  # Floating-point operations.
 
     @property
     def is_additive(self) -> bool:
         """Whether a missing row means zero (times, counts, bytes) rather than unknown (ratios, rates)."""
-        return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES}
+        return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES, Unit.FLOP}
 
     @property
     def is_id(self) -> bool:
@@ -312,14 +311,7 @@ class Report:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a .json or .json.gz that `write` made. ReportFileError (naming `path`) if it is something else."""
-        try:
-            data = Path(path).read_bytes()
-            if data[:2] == b"\x1f\x8b":
-                data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
-            raise ReportFileError(f"{path}: {reason or error}") from error
-        return cls.from_json(data, str(path))
+        return cls.from_json(read_bytes(path), str(path))
 
     def write(self, path: str | Path, **options: Any) -> Path:
         """Write to a file whose suffix picks the format (see render.SUFFIXES); returns its path."""

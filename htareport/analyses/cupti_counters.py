@@ -11,6 +11,7 @@ import orjson
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import cut_note
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import ALL, Capability, RankTrace
 from htareport.trace.host import launching_rows
@@ -26,16 +27,16 @@ FLOP_OF = {
 DRAM_BYTES = ("dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
 _KERNEL_LAUNCH = re.compile(r"Launch\w*Kernel")
 _CATEGORY = "cuda_profiler_range"
-_MEGA = 1e6
 _MOST_ROWS = 250
 _SHOWN = 15
-_FLOP_HELP = "Millions of operations: 2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
+_UNNAMED = {"__missing__": "(kernel whose name the profiler did not find)"}  # Kineto's word for it.
+_FLOP_HELP = "2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
 _DRAM_HELP = "Bytes to and from device memory; none where they were not counted."
 _INTENSITY_HELP = "Floating-point operations per byte to and from device memory; none without bytes."
 _MEASURES = (
     Column("kernels", "Kernels", Unit.COUNT, "Kernel calls that were measured."),
-    Column("mflop", "MFLOP", Unit.COUNT, _FLOP_HELP),
-    Column("share", "Share", Unit.RATIO, "Share of the floating-point operations of all kernels."),
+    Column("flops", "Operations", Unit.FLOP, _FLOP_HELP),
+    Column("share", "Share", Unit.RATIO, "Share of the floating-point operations of all kernels, on all ranks."),
     Column("dram", "Device memory", Unit.BYTES, _DRAM_HELP),
     Column("intensity", "FLOP/byte", Unit.COUNT, _INTENSITY_HELP),
 )
@@ -103,7 +104,10 @@ class CuptiCounters(Analysis):
         every = rows.assign(kernels=1, dram=rows["dram"].fillna(0), dram_known=rows["dram"].notna())
         sums = {**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}
         by_top = every.groupby("top_level_op").agg(sums).reset_index(names="operator")
+        every["name"] = every["name"].replace(_UNNAMED)
         by_kernel = every.groupby(["name", "bottom_level_op"]).agg(sums).reset_index(names=["kernel", "operator"])
+        size = {"operators": len(by_top), "kernels": len(by_kernel), "flops": float(every["flops"].sum())}
+        size |= {"ranges": len(rows), "launches": rows.attrs["launches"], "joined": rows.attrs["joined"]}
         values = rows[rows.attrs["counters"]]
         counters = pd.DataFrame(
             {"counter": values.columns, "kernels": values.count(), "sum": values.sum(), "max": values.max()}
@@ -112,35 +116,37 @@ class CuptiCounters(Analysis):
             "operators": by_top.nlargest(_MOST_ROWS, "flops"),
             "kernels": by_kernel.nlargest(_MOST_ROWS, "flops"),
             "counters": counters.reset_index(drop=True).astype({"sum": "float64", "max": "float64"}),
-            "size": pd.DataFrame(
-                [{"ranges": len(rows), "launches": rows.attrs["launches"], "joined": rows.attrs["joined"]}]
-            ),
+            "size": pd.DataFrame([size]),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        groups = frames["counters"].groupby("counter")
+        groups, size = frames["counters"].groupby("counter"), frames["size"]
         counters = groups.agg(kernels=("kernels", "sum"), sum=("sum", "sum"), max=("max", "max")).reset_index()
+        every = float(size["flops"].sum())
+        operators = _measured(frames["operators"], ["operator"], every)
+        kernels = _measured(frames["kernels"], ["kernel", "operator"], every)
         return {
-            "operators": _measured(frames["operators"], ["operator"]),
-            "kernels": _measured(frames["kernels"], ["kernel", "operator"]),
+            "operators": operators.head(_MOST_ROWS),
+            "kernels": kernels.head(_MOST_ROWS),
             "counters": counters.assign(mean=counters["sum"] / counters["kernels"]),
-            "size": frames["size"],
+            "size": size,
+            "joined": pd.DataFrame([{"operators": len(operators), "kernels": len(kernels)}]),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         joined = bool(frames["size"]["joined"].any())
         table, label = (frames["operators"], "operator") if joined else (frames["kernels"], "kernel")
-        top = table[table["mflop"] > 0].drop_duplicates(label).head(_SHOWN)
+        top = table[table["flops"] > 0].drop_duplicates(label).head(_SHOWN)
         yield Chart(
             "flop",
             f"Floating-point operations by {'top-level operator' if joined else 'kernel'}",
             Mark.BAR,
             top,
-            "mflop",
+            "flops",
             label,
-            x_label="MFLOP",
-            x_unit=Unit.COUNT,
+            x_label="operations",
+            x_unit=Unit.FLOP,
             y_unit=Unit.NAME,
             caption="From the SASS counters, all ranks together; tensor cores are not among them.",
         )
@@ -153,8 +159,12 @@ class CuptiCounters(Analysis):
                     f"Rank {rank} has {ranges:,} rows of counters, but {launches:,} kernel launches: which belongs to "
                     "which can't be told, so the counters stand by kernel, without operators."
                 )
-        if (frames["operators"]["mflop"].sum() == 0) and len(frames["operators"]):
+        if not frames["size"]["flops"].any() and len(frames["operators"]):
             yield "No counter of floating-point instructions was recorded; the counters themselves stand below."
+        for table, said in (("operators", "by top-level operator"), ("kernels", "by kernel and operator")):
+            sizes = (frames["size"][table], frames["joined"][table])
+            each, joined = (cut_note(said, size, _MOST_ROWS, "of most operations") for size in sizes)
+            yield from each or joined
 
     def detail(self, trace: RankTrace) -> pd.DataFrame:
         return counter_rows(trace)
@@ -255,10 +265,9 @@ def _op_stacks(trace: RankTrace, launch: np.ndarray[Any, Any]) -> list[list[str]
     return [stack(row) for row in known_calls.tolist()]
 
 
-def _measured(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _measured(frame: pd.DataFrame, keys: list[str], flops: float) -> pd.DataFrame:
     table = frame.groupby(keys).agg({**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}).reset_index()
     table["dram"] = table["dram"].astype("float64").where(table["dram_known"].astype(bool))
-    table["share"] = table["flops"] / max(float(table["flops"].sum()), 1.0)
+    table["share"] = table["flops"] / max(flops, 1.0)
     table["intensity"] = table["flops"] / table["dram"].where(table["dram"] > 0)
-    table["mflop"] = table["flops"] / _MEGA
     return table.sort_values(["flops", *keys], ascending=[False, *(True for _ in keys)], ignore_index=True)

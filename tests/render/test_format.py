@@ -32,6 +32,8 @@ S = fmt.NNBSP
         (1023, Unit.BYTES, f"1,023{S}B"),
         (3.35e12, Unit.BYTES_PER_SECOND, f"3,350{S}GB/s"),
         (12e6, Unit.BYTES_PER_SECOND, f"12.0{S}MB/s"),
+        (49_873_000_000, Unit.FLOP, f"49.9{S}GFLOP"),
+        (34, Unit.FLOP, f"34{S}FLOP"),
         (12345, Unit.COUNT, "12,345"),
         (1.5, Unit.COUNT, "1.5"),
         (7.0, Unit.ID, "7"),
