@@ -11,10 +11,13 @@ from htareport.algorithms import series
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _RATE = Unit.BYTES_PER_SECOND
 _PER_GB = 10**9
+_LONG_COPY = 10_000  # ns: of shorter ones the trace's rounded times make no good rate.
+_DIFFERENT = 1.2  # Times another rate, which is more than rounding.
 
 
 class MemoryBandwidth(Analysis):
@@ -87,6 +90,7 @@ class MemoryBandwidth(Analysis):
         rows = []
         for kind, mine in copies.groupby("copy_kind", sort=True):
             sized = mine[mine["bytes"] >= 0]
+            moved, told = _told(sized)
             areas = [bandwidth_levels(part) for _, part in mine.groupby("capture")]
             rows.append(
                 {
@@ -95,6 +99,8 @@ class MemoryBandwidth(Analysis):
                     "bytes": int(sized["bytes"].sum()) if len(sized) else None,
                     "time": int(mine["dur"].sum()),
                     "sized_time": int(sized["dur"].sum()),
+                    "moved": moved,
+                    "told": told,
                     "area": sum(area for _, _, area, _ in areas),
                     "busy": sum(busy for *_, busy in areas),
                     "peak": max((float(level.max(initial=0)) for _, level, _, _ in areas), default=0.0),
@@ -147,6 +153,21 @@ class MemoryBandwidth(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         if frames["kinds"]["effective"].isna().all():
             yield "No data on sizes: the trace gives no bytes for its copies, so no bandwidth is shown."
+        moved, told = (float(frames["ranks"][name].sum()) for name in ("moved", "told"))
+        if told and max(moved / told, told / moved) > _DIFFERENT:
+            times = text(max(moved / told, told / moved), Unit.NUMBER)
+            yield (
+                f"The bandwidths that the trace gives do not fit its bytes and times: bytes / time is {times} times as "
+                f"{'large' if moved > told else 'small'} (copies of 10 µs and more). The profiler seems to have taken "
+                "another clock for them. Effective is bytes / time; mean while busy and peak are as the trace has them."
+            )
+
+
+def _told(sized: pd.DataFrame) -> tuple[int, float]:
+    """Bytes of the longer copies for which the trace gives a bandwidth, and the bytes that this bandwidth makes."""
+    there = np.isfinite(sized["bandwidth"]) & (sized["bandwidth"] > 0)
+    fine = sized[there & (sized["dur"] >= _LONG_COPY) & (sized["bytes"] > 0)]
+    return int(fine["bytes"].sum()), float((fine["bandwidth"] * fine["dur"]).sum())
 
 
 def _rate(frame: pd.DataFrame) -> pd.Series:
