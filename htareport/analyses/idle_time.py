@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms import histograms
-from htareport.analyses import idle_steps
+from htareport.analyses import idle_gaps, idle_steps
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
+from htareport.analyses.idle_gaps import CAUSES
 from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
-CAUSES = ("host wait", "kernel wait", "other")
 _CATEGORY_HELP = (
     "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, longer gap, or the "
     "launch is not in the trace."
@@ -85,9 +85,10 @@ class IdleTime(Analysis):
                 key("stream", "Stream"),
                 _category(),
                 Column("idle", "Idle", _NS, "Sum of the gaps of the stream; others may run.", better=Better.LOWER),
-                Column("ratio", "Share of idle", Unit.RATIO, "Share of the stream's idle time; none if it has none."),
+                Column("ratio", "Share of idle", Unit.RATIO, "Share of the stream's idle time."),
                 Column("count", "Gaps", Unit.COUNT, "Number of gaps."),
             ),
+            "Streams and causes without gaps have no row.",
             is_detail=True,
         ),
         TableSpec(
@@ -139,22 +140,24 @@ class IdleTime(Analysis):
         streams = self.gaps(trace, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
         keys = ["device", "stream"]
         there = events[keys].drop_duplicates()
-        positive = devices[devices["gap"] > 0]
-        largest = positive.nlargest(_LARGEST, "gap")
+        positive = devices["gap"][devices["gap"] > 0]
+        lasting = devices[devices["gap"] > idle_gaps.ROUNDING]
+        largest = lasting.nlargest(_LARGEST, "gap")
         steps = idle_steps.by_step(trace, devices)
-        bins = histograms.bins_of(positive["gap"].to_numpy()) // histograms.COARSE
+        bins = histograms.bins_of(lasting["gap"].to_numpy()) // histograms.COARSE
         return {
-            "devices": _sums(devices, there[["device"]].drop_duplicates()),
-            "streams": _sums(streams, there),
-            "intervals": _statistics(streams, keys),
-            "gaps": _with_neighbours(largest, events),
+            "devices": idle_gaps.sums(devices, there[["device"]].drop_duplicates()),
+            "streams": idle_gaps.sums(streams, there),
+            "intervals": idle_gaps.statistics(streams, keys),
+            "gaps": idle_gaps.with_neighbours(largest, events),
             "steps": steps.reindex(columns=["device", "step", *CAUSES]),
-            "histogram": positive.assign(bin=bins)
+            "histogram": lasting.assign(bin=bins)
             .groupby(["category", "bin"], observed=True)
             .size()
             .rename("count")
             .reset_index()
             .astype({"category": str}),
+            "rounded": pd.DataFrame([{"gaps": len(positive), "rounded": int((positive <= idle_gaps.ROUNDING).sum())}]),
         }
 
     def gaps(self, trace: RankTrace, by: str) -> pd.DataFrame:
@@ -193,20 +196,30 @@ class IdleTime(Analysis):
         gaps = frames["gaps"].sort_values(["duration", "rank", "start"], ascending=[False, True, True]).head(_LARGEST)
         gaps = gaps.assign(start=gaps["start"] - job.zero_ns)
         histogram = frames["histogram"].groupby(["category", "bin"])["count"].sum().reset_index()
-        streams, intervals = frames["streams"], frames["intervals"]
+        by_lane = ("rank", "device", "stream")
+        streams, intervals = (idle_gaps.in_order(frames[name], *by_lane) for name in ("streams", "intervals"))
+        with_gaps = streams[streams["count"] > 0]
+        by_stream = streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index()
         return {
             **frames,
             "gaps": gaps,
             "histogram": histogram,
-            "streams": worst_ranks(streams, "idle"),
+            "streams": worst_ranks(with_gaps, "idle"),
             "steps": frames["steps"].groupby("step")[list(CAUSES)].mean().reset_index(),
-            "intervals": intervals[intervals["rank"].isin(worst_ranks(streams, "idle")["rank"])],
-            "by_stream": streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index(),
+            "intervals": intervals[intervals["rank"].isin(worst_ranks(with_gaps, "idle")["rank"])],
+            "by_stream": idle_gaps.in_order(by_stream, "stream"),
+            "size": pd.DataFrame([{"ranks": with_gaps["rank"].nunique()}]),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        there = frames["devices"]["rank"].nunique()
+        there = int(frames["size"]["ranks"].iloc[0])
         yield from ranks_note("by stream", frames["streams"], there, "those with the most idle time")
+        gaps, rounded = (int(frames["rounded"][name].sum()) for name in ("gaps", "rounded"))
+        if rounded:
+            yield (
+                f"{rounded:,} of the devices' {gaps:,} gaps last 1 ns: so the profiler writes events that follow each "
+                "other directly. They are counted; the chart of the lengths and the largest gaps leave them out."
+            )
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         sums = frames["devices"].groupby("category")["idle"].sum()
@@ -270,43 +283,3 @@ class IdleTime(Analysis):
                 log_x=True,
                 caption="Gaps of the devices, all ranks together; the scale is logarithmic.",
             )
-
-
-def _with_neighbours(gaps: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
-    """Gaps with what ran before and after, and the step in which the next event is launched."""
-    names, step = events["name"].astype(object).to_numpy(), events["step"].to_numpy()[gaps["event"]]
-    return pd.DataFrame(
-        {
-            "device": gaps["device"],
-            "start": gaps["begin"],
-            "duration": gaps["gap"],
-            "category": gaps["category"].astype(str),
-            "step": pd.Series([number if number >= 0 else None for number in step.tolist()], gaps.index, object),
-            "before": names[gaps["previous"]],
-            "after": names[gaps["event"]],
-        }
-    )
-
-
-def _sums(gaps: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
-    """Idle time and gaps of each device or stream that is there by cause, zero where a cause does not occur."""
-    keys = list(there.columns)
-    every = there.merge(pd.DataFrame({"category": list(CAUSES)}), how="cross")
-    counted = gaps.assign(category=gaps["category"].astype(str), one=gaps["gap"] > 0)
-    sums = (
-        counted.groupby([*keys, "category"], dropna=False).agg(idle=("gap", "sum"), count=("one", "sum")).reset_index()
-    )
-    every = every.merge(sums, how="left", on=[*keys, "category"]).fillna({"idle": 0, "count": 0})
-    every = every.astype({"idle": "int64", "count": "int64"})
-    whole = every.groupby(keys, dropna=False)["idle"].transform("sum")
-    return every.assign(ratio=every["idle"] / whole.where(whole > 0).astype("float64"))
-
-
-def _statistics(gaps: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Statistics of the gaps above zero, in ns."""
-    positive = gaps[gaps["gap"] > 0]
-    groups = positive.assign(category=positive["category"].astype(str)).groupby([*keys, "category"])["gap"]
-    table = groups.agg(["count", "mean", "std", "min", "max"]).fillna({"std": 0.0})
-    for name, share in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75)):
-        table[name] = groups.quantile(share)
-    return table.reset_index()
