@@ -311,7 +311,11 @@ class Report:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a .json or .json.gz that `write` made. ReportFileError (naming `path`) if it is something else."""
-        return cls.from_json(read_bytes(path), str(path))
+        try:
+            data = read_bytes(path)
+        except DecodeError as error:
+            raise ReportFileError(f"{path}: {error}") from error
+        return cls.from_json(data, str(path))
 
     def write(self, path: str | Path, **options: Any) -> Path:
         """Write to a file whose suffix picks the format (see render.SUFFIXES); returns its path."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from htareport.codec import DecodeError, decode
-from htareport.errors import ReportFileError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +37,13 @@ class _FileShape:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of a file, unpacked where it is gzip. ReportFileError (naming `path`) where that fails."""
+    """Return the content of a file, unpacked where it is gzip. DecodeError with the reason where that fails."""
     try:
         data = Path(path).read_bytes()
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise ReportFileError(f"{path}: {reason or error}") from error
+        raise DecodeError(reason or str(error)) from error
 
 
 def check_meta(meta: Mapping[str, Any]) -> None:
