@@ -18,6 +18,7 @@ import pandas as pd
 
 from htareport.codec import ALWAYS, DecodeError, decode, encode
 from htareport.errors import ReportFileError
+from htareport.findings import Finding
 from htareport.saved import check_charts, check_meta, read_bytes
 
 SCHEMA_VERSION = 1
@@ -68,14 +69,6 @@ class Status(StrEnum):
     OK = "ok"
     NOT_APPLICABLE = "not_applicable"
     FAILED = "failed"
-
-
-class Severity(StrEnum):
-    """How much a finding matters, least first."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 class Mark(StrEnum):
@@ -212,21 +205,6 @@ class Fact:
     def __post_init__(self) -> None:
         if self.value is not None:  # Often a numpy scalar, which JSON does not know.
             object.__setattr__(self, "value", None if self.value != self.value else float(self.value))
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing the reader should know, with its evidence and what to try. `code` is stable."""
-
-    code: str
-    severity: Severity
-    title: str
-    evidence: str = ""
-    advice: str = ""
-    saving_ns: int | None = None
-    confidence: str = ""
-    ranks: tuple[int, ...] = ()
-    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ from htareport.errors import NothingToReadError, UsageError, printable
 from htareport.executors import isolated
 from htareport.overview import verdict
 from htareport.report import Report, Section, Status, Table, concat
+from htareport.rules import discover as discover_rules
+from htareport.rules.base import Rule
+from htareport.rules.looking import RankEvidence, look
+from htareport.rules.telling import tell
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
 from htareport.trace.summary import (
@@ -44,6 +48,7 @@ class RankSummary:
     frames: dict[str, Frames] = field(default_factory=dict)
     missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Analysis: texts of the capabilities it lacks.
     errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
+    evidence: RankEvidence | None = None  # What rules found.
     load_error: str = ""
 
 
@@ -51,12 +56,15 @@ def analyze(  # noqa: PLR0913  the options of a run
     source: Source | Trace,
     *,
     analyses: Sequence[Analysis] | None = None,
+    rules: Sequence[Rule] | None = None,
     steps: str = "all",
     executor: Executor | None = None,
     title: str = "",
     progress: Progress | None = None,
 ) -> Report:
-    """Run the analyses (all by default) over every rank of a run and return the report.
+    """Run the analyses and rules over every rank of a run and return the report: all by default.
+
+    Where analyses are chosen, no rules run unless they are given too.
 
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
     `complete` or numbers such as 3,5-7; `executor` is any concurrent.futures one, none: in this process. `progress` is
@@ -64,8 +72,11 @@ def analyze(  # noqa: PLR0913  the options of a run
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
     chosen = discover() if analyses is None else list(analyses)
+    asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
     window = Window.parse(steps)
-    summaries = sorted(_summaries(trace, chosen, window, executor, progress), key=lambda summary: summary.rank)
+    summaries = sorted(
+        _summaries(trace, Work(chosen, asked, window), executor, progress), key=lambda summary: summary.rank
+    )
     loaded = [summary for summary in summaries if summary.facts]
     if not loaded:
         reasons = "; ".join(_file_error(trace, summary) for summary in summaries[:3])
@@ -73,7 +84,9 @@ def analyze(  # noqa: PLR0913  the options of a run
     _check_steps(window, loaded)
     job = _job(loaded)
     drawn = [_section(analysis, loaded, job) for analysis in chosen]
-    sections = tuple(section for section, _ in drawn)
+    evidence = [summary.evidence for summary in loaded if summary.evidence]
+    found = [tell(evidence, asked, job.zero_ns)] if evidence else []
+    sections = (*found, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
     meta = job_meta(facts, trace.left_out, window) | {
@@ -93,14 +106,23 @@ def analyze(  # noqa: PLR0913  the options of a run
     return Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
 
 
-def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Analysis], window: Window) -> RankSummary:
-    """Load one rank and map it for every analysis. Never raises: it runs in another process."""
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with each rank."""
+
+    analyses: Sequence[Analysis]
+    rules: Sequence[Rule]
+    window: Window
+
+
+def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
+    """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     try:
-        trace = RankTrace.load(rank, files, window)
+        trace = RankTrace.load(rank, files, work.window)
         summary = RankSummary(rank, facts_of(trace))
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
-    for analysis in analyses:
+    for analysis in work.analyses:
         try:
             lacking = analysis.requires - trace.capabilities
             if lacking:
@@ -110,29 +132,29 @@ def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Anal
                 summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
         except Exception:  # noqa: BLE001  an analysis that fails costs only its section
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+    if work.rules:
+        summary.evidence = look(trace, work.rules)
     return summary
 
 
-def _summaries(
-    trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor | None, progress: Progress | None
-) -> Iterator[RankSummary]:
+def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
     found: Iterator[RankSummary]
     if executor is None:
-        found = (summarize(rank, files, analyses, window) for rank, files in trace.files.items())
+        found = (summarize(rank, files, work) for rank, files in trace.files.items())
     else:
-        found = _pooled(trace, analyses, window, executor)
+        found = _pooled(trace, work, executor)
     for done, summary in enumerate(found, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")
         yield summary
 
 
-def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor) -> Iterator[RankSummary]:
+def _pooled(trace: Trace, work: Work, executor: Executor) -> Iterator[RankSummary]:
     futures, broken = dict[Future[RankSummary], int](), list[int]()
     for rank, files in trace.files.items():
         try:
-            futures[executor.submit(summarize, rank, files, analyses, window)] = rank
+            futures[executor.submit(summarize, rank, files, work)] = rank
         except BrokenExecutor:  # A worker has died while the ranks are still handed out.
             broken.append(rank)
     for future in as_completed(futures):
@@ -144,7 +166,7 @@ def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor
             yield RankSummary(futures[future], load_error=f"its worker failed: {error}")
     for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
         try:
-            yield isolated(summarize, rank, trace.files[rank], analyses, window)
+            yield isolated(summarize, rank, trace.files[rank], work)
         except BrokenExecutor:
             yield RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
 

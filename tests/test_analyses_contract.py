@@ -13,7 +13,7 @@ from builder import TraceBuilder
 from htareport.analyses import analysis_classes
 from htareport.errors import UsageError
 from htareport.report import Status, Unit
-from htareport.runner import analyze, summarize
+from htareport.runner import Work, analyze, summarize
 from htareport.trace import ALL, Capability, RankTrace
 
 CLASSES = analysis_classes()
@@ -201,7 +201,7 @@ def long_rank(tmp_path_factory):
 
 def test_summaries_are_small(kind, long_rank):
     """What leaves a worker is far smaller than the 10,000 kernels of the trace."""
-    summary = summarize(0, long_rank, [kind()], ALL)
+    summary = summarize(0, long_rank, Work([kind()], [], ALL))
     assert not summary.errors
     rows = sum(len(frame) for frames in summary.frames.values() for frame in frames.values())
     assert rows <= 2_500

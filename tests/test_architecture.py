@@ -11,21 +11,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "htareport"
-MODEL = {"algorithms", "errors", "report", "trace", "units"}
-LIBRARY = MODEL | {"analyses", "executors", "hta", "overview", "render", "runner"}
+MODEL = {"algorithms", "errors", "findings", "report", "trace", "units"}
+LIBRARY = MODEL | {"analyses", "executors", "hta", "overview", "render", "rules", "runner"}
 MAY_IMPORT = {  # Each may import itself and the version.
     "_version": set(),
     "errors": set(),
     "algorithms": {"errors"},
     "codec": set(),
     "saved": {"codec"},
-    "report": {"algorithms", "codec", "errors", "saved"},
+    "findings": set(),
+    "report": {"algorithms", "codec", "errors", "findings", "saved"},
     "trace": {"algorithms", "errors"},
     "units": {"report"},
-    "analyses": MODEL,
+    "configurable": {"errors"},
+    "analyses": MODEL | {"configurable"},
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
-    "runner": MODEL | {"analyses", "executors", "overview"},
+    "rules": MODEL | {"configurable"},
+    "runner": MODEL | {"analyses", "executors", "overview", "rules"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": set(),
     "config": {"errors"},
@@ -33,7 +36,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "integrations": {"deliver", "errors", "executors", "render", "report", "runner"},
     "pair": MODEL | {"analyses", "comparison", "runner"},
     "deliver": {"errors", "render", "report", "runner"},
-    "cli": LIBRARY | {"comparison", "config", "deliver"},
+    "cli": LIBRARY | {"comparison", "configurable", "config", "deliver"},
     "__main__": {"cli"},
     "__init__": LIBRARY | {"integrations", "pair"},  # Lazily: see test_importing_loads_nothing_heavy.
 }

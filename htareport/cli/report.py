@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from htareport.analyses.base import Analysis
     from htareport.comparison.gates import Gate, Verdict
     from htareport.report import Report
+    from htareport.rules.base import Rule
     from htareport.trace import Trace
 
 EXIT_GATE, EXIT_PARTIAL = 1, 4
+FINDINGS = "findings"  # Name of the section of all rules.
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
@@ -146,13 +148,28 @@ def _try_output(path: Path) -> None:
 def chosen_analyses(options: ReportOptions) -> list[Analysis]:
     """Make the analyses asked for, with their options."""
     from htareport.analyses import analysis_classes
+    from htareport.rules import rule_classes
 
-    classes = analysis_classes()
-    for name in (*options.only, *options.set):
-        if name not in classes:
-            raise UsageError(f"no analysis {name!r}{did_you_mean(name, classes)} (there are: {', '.join(classes)})")
+    classes, rules = analysis_classes(), rule_classes()
+    for name in options.only:
+        if name not in {*classes, FINDINGS}:
+            there = [*classes, FINDINGS]
+            raise UsageError(f"no analysis {name!r}{did_you_mean(name, there)} (there are: {', '.join(there)})")
+    for name in options.set:
+        if name not in {*classes, *rules}:
+            there = [*classes, *rules]
+            raise UsageError(f"no analysis or rule {name!r}{did_you_mean(name, there)} (there are: {', '.join(there)})")
     made = {name: each.configured(options.set.get(name, {})) for name, each in classes.items()}
     return [each for name, each in made.items() if not options.only or name in options.only]
+
+
+def chosen_rules(options: ReportOptions) -> list[Rule]:
+    """Make the rules, with their thresholds; none where other sections were asked for."""
+    from htareport.rules import rule_classes
+
+    if options.only and FINDINGS not in options.only:
+        return []
+    return [each.configured(options.set.get(code, {})) for code, each in rule_classes().items()]
 
 
 def _saved(path: Path, title: str) -> Report:
@@ -165,14 +182,20 @@ def _saved(path: Path, title: str) -> Report:
 def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     from htareport.runner import analyze
 
-    analyses = chosen_analyses(options)
+    analyses, rules = chosen_analyses(options), chosen_rules(options)
     trace = reading.open_trace(source, options.ranks)
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
         render.prepare(options.plotlyjs)
     with reading.executor(trace, options.jobs) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
-            trace, analyses=analyses, steps=options.steps, executor=executor, title=options.title, progress=progress
+            trace,
+            analyses=analyses,
+            rules=rules,
+            steps=options.steps,
+            executor=executor,
+            title=options.title,
+            progress=progress,
         )
 
 

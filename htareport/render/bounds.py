@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from htareport.findings import Finding
 from htareport.render import names
-from htareport.report import Chart, Column, Fact, Finding, Report, Section, Table
+from htareport.report import Chart, Column, Fact, Report, Section, Table
 
 MOST_CHARTS, MOST_TABLES = 300, 300  # Of a report; more are not drawn.
 _MOST_SECTIONS = 150

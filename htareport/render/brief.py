@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from htareport.codec import column_values
+from htareport.findings import Finding
 from htareport.render import format as fmt
 from htareport.render import names
-from htareport.report import Column, Fact, Finding, Report, Table, Unit
+from htareport.report import Column, Fact, Report, Table, Unit
 
 LONGEST_TITLE = 200
 LONGEST_NAME = 64

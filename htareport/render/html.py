@@ -14,12 +14,13 @@ from pathlib import Path
 import orjson
 from markupsafe import Markup
 
+from htareport.findings import Finding
 from htareport.render import about, bounds, bundle, palette, parts, tables
 from htareport.render.environment import environment, source
 from htareport.render.fit import Fitter, Plan
 from htareport.render.parts import Part
 from htareport.render.tables import Source
-from htareport.report import Column, Fact, Finding, Report, Section
+from htareport.report import Column, Fact, Report, Section
 
 LIMIT = 2_500_000  # Bytes of the whole file.
 _MOST_CARDS = 8

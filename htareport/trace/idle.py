@@ -64,15 +64,19 @@ _ON_HOST = tuple(Cause)[: tuple(Cause).index(Cause.NOTHING)]
 
 @dataclass
 class Attribution:
-    """Idle time of a rank in ns: by device, step (-1 outside of all) and cause; and by cause and name of host rows."""
+    """Idle time of a rank in ns: by device, step (-1 outside of all) and cause; and by cause and name of host rows.
+
+    `sets` are the same by device, capture and cause: unions of intervals, which together are all gaps.
+    """
 
     times: pd.DataFrame
     names: pd.DataFrame
+    sets: dict[tuple[Any, int, Cause], Intervals]
 
 
 @dataclass
 class _Gaps:
-    """Gaps of one device and capture: begin, end, and launch of what follows (start, end, thread; thread -1 unknown)."""
+    """Gaps of one device and capture: begin, end, and of the launch of what follows start, end, thread (-1 unknown)."""
 
     begin: Stamps
     end: Stamps
@@ -84,18 +88,25 @@ class _Gaps:
 def attribute(trace: RankTrace) -> Attribution:
     """Split the idle time of each device of a rank."""
     host = _Host(trace)
-    times, names = list[pd.DataFrame](), list[pd.DataFrame]()
+    times, names, parts = list[pd.DataFrame](), list[pd.DataFrame](), dict[tuple[Any, int, Cause], list[Intervals]]()
     for device, events in trace.devices.items():
         for capture, busy in enumerate(trace.busy(events)):
             gaps = _gaps(trace, events[events["capture"] == capture], busy)
             steps = trace.steps[trace.steps["capture"] == capture]
             for cause, taken in _split(gaps, host, capture, names):
                 times.append(_by_step(taken, steps).assign(device=device, cause=str(cause)))
+                parts.setdefault((device, capture, cause), []).append(taken)
     columns = ["device", "step", "cause", "time"]
     found = pd.concat(times, ignore_index=True)[columns] if times else pd.DataFrame({name: [] for name in columns})
     sums = found.groupby(["device", "step", "cause"], sort=False)["time"].sum().reset_index()
     named = pd.concat(names, ignore_index=True) if names else pd.DataFrame({"cause": [], "name": [], "time": []})
-    return Attribution(sums, named.groupby(["cause", "name"])["time"].sum().reset_index())
+    sets = {place: _joined(mine) for place, mine in parts.items()}
+    return Attribution(sums, named.groupby(["cause", "name"])["time"].sum().reset_index(), sets)
+
+
+def _joined(parts: list[Intervals]) -> Intervals:
+    rows = np.concatenate(parts)
+    return intervals.union(rows[:, 0], rows[:, 1])
 
 
 def _gaps(trace: RankTrace, events: pd.DataFrame, busy: Intervals) -> _Gaps:

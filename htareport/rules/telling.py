@@ -1,0 +1,174 @@
+"""What the parent does for rules: make findings of what was found on all ranks, and put the most worthwhile first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+import pandas as pd
+
+from htareport.findings import Finding, Severity, Span
+from htareport.report import Column, Section, Status, Table, TableSpec, Unit, key
+from htareport.rules.base import LOW, Evidence, Family, Found, Rule
+from htareport.rules.looking import RankEvidence
+from htareport.units import text
+
+NAME, TITLE, GROUP = "findings", "Findings", "Findings"
+_ALTERNATIVE = 0.2  # Of its saving: a finding of which so little is not covered before is another way to the same time.
+_HELP = """\
+What costs time, why, and what to try, most worthwhile first; and what was looked for and not found.
+
+## How it is computed
+Each rule looks at every rank. What it could save is a set of intervals within the steps; the saving is its length per \
+step on the rank where that is largest, a ceiling and not a promise. Findings are ordered by what each adds to those \
+before it, so that no time counts twice; together they save no more than the union of their intervals. High: from 5 % \
+of the step on, medium: from 2 %, low: from 0.5 %; less is not shown. Advice about idle time is held back where the \
+trace does not show the device's work as it was.
+
+## What to do
+Start at the top, change one thing, and compare: `htareport diff before/ after/`.
+"""
+
+
+def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> Section:
+    """Make the section of findings; spans get the report's zero."""
+    section, step_ns = Section(NAME, TITLE, GROUP, _HELP), _step_time(ranks)
+    if not any(each.checked for each in ranks):
+        return replace(section, status=Status.NOT_APPLICABLE, reason="no rule could look at any rank")
+    found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns))}
+    unreliable = [code for code, each in found.items() if _rule(rules, code).family is Family.QUALITY
+                  and each.numbers.get("unreliable")]  # fmt: skip
+    if unreliable:
+        found = {code: each for code, each in found.items() if not _rule(rules, code).about_idle}
+    quality = [code for code in found if _rule(rules, code).family is Family.QUALITY]
+    general = [code for code in found if _rule(rules, code).is_general]
+    order = [*_ordered([code for code in found if code not in (*quality, *general)], ranks), *general]
+    findings, notes, covered = list[Finding](), list[str](), list[str]()
+    for code in [*quality, *order]:
+        rule, each = _rule(rules, code), found[code]
+        try:
+            finding = rule.tell(each)
+        except Exception as error:  # noqa: BLE001  a rule that fails costs only its finding
+            notes.append(f"Rule {code} failed: {type(error).__name__}: {error}")
+            continue
+        if code in order:
+            further = _further(code, covered, ranks)
+            finding = _placed(finding, further, each, covered, findings)
+            covered.append(code)
+            if each.most and (each.share < LOW or (code in general and further < _ALTERNATIVE * each.most)):
+                continue
+        findings.append(replace(finding, spans=tuple(_moved(span, zero_ns) for span in finding.spans)))
+    notes.extend(_failures(ranks))
+    if unreliable:
+        notes.append("Findings about idle time are held back: see the notes on the trace's quality.")
+    if together := _together(covered, ranks, step_ns):
+        notes.append(together)
+    return replace(section, findings=tuple(findings), notes=tuple(notes), tables=(_checked(rules, ranks, found),))
+
+
+def _rule(rules: Sequence[Rule], code: str) -> Rule:
+    return next(rule for rule in rules if rule.code == code)
+
+
+def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float) -> Found | None:
+    evidence: dict[int, Evidence] = {each.rank: each.found[rule.code] for each in ranks if rule.code in each.found}
+    if not evidence:
+        return None
+    saving = {each.rank: _length(each, [rule.code]) for each in ranks if rule.code in each.found}
+    return Found(evidence, saving, step_ns, len(ranks), any(each.steps for each in ranks))
+
+
+def _length(rank: RankEvidence, codes: Sequence[str], without: Sequence[str] = ()) -> float:
+    """Time per step that any of these rules claims and none of the others."""
+    wanted, others = set(codes), set(without)
+    return sum(ns for piece, ns in rank.pieces.items() if wanted & set(piece) and not others & set(piece))
+
+
+def _step_time(ranks: Sequence[RankEvidence]) -> float:
+    """Median over the steps of the slowest rank's time; without steps what was recorded of the devices."""
+    numbers = dict.fromkeys(number for rank in ranks for number in rank.steps)
+    if numbers:
+        return float(median(max(rank.steps.get(number, 0) for rank in ranks) for number in numbers))
+    return max((rank.whole for rank in ranks), default=0.0)
+
+
+def _ordered(codes: list[str], ranks: Sequence[RankEvidence]) -> list[str]:
+    """Put first what claims most on all ranks together, then what adds most to that, and so on."""
+    pieces = Counter[tuple[str, ...]]()
+    for rank in ranks:
+        pieces.update(rank.pieces)
+    order, left = list[str](), list(codes)
+    while left:
+        own = {code: sum(ns for piece, ns in pieces.items() if code in piece) for code in left}
+        free = {code: sum(ns for piece, ns in pieces.items() if code in piece and not set(order) & set(piece))
+                for code in left}  # fmt: skip
+        best = max(left, key=lambda code: (free[code], own[code], -codes.index(code)))
+        order.append(best)
+        left.remove(best)
+    return order
+
+
+def _further(code: str, before: Sequence[str], ranks: Sequence[RankEvidence]) -> float:
+    return max((_length(rank, [code], before) for rank in ranks), default=0.0)
+
+
+def _placed(
+    finding: Finding, further: float, found: Found, covered: Sequence[str], before: Sequence[Finding]
+) -> Finding:
+    """Say what of the saving is not covered by findings before; where it is little, that this is another way there."""
+    finding = replace(finding, further_ns=round(further) if finding.saving_ns else None)
+    if not found.most or further >= _ALTERNATIVE * found.most or not covered or not before:
+        return finding
+    words = "Nearly all of this time is covered by findings above: this is another way to it, not a further saving."
+    severity = Severity.LOW
+    return replace(finding, severity=severity, assumption=" ".join(filter(None, (finding.assumption, words))))
+
+
+def _together(codes: Sequence[str], ranks: Sequence[RankEvidence], step_ns: float) -> str:
+    most = max((_length(rank, codes) for rank in ranks), default=0.0)
+    if not step_ns or not most:
+        return ""
+    share = text(min(1.0, most / step_ns), Unit.RATIO)
+    return f"All findings together could save at most {text(most, Unit.NANOSECONDS)} per step, {share} of it."
+
+
+def _failures(ranks: Sequence[RankEvidence]) -> list[str]:
+    first = dict[str, str]()
+    for rank in ranks:
+        for code, error in rank.errors.items():
+            first.setdefault(code, error.strip().splitlines()[-1])
+    return [f"Rule {code} failed: {error}" for code, error in first.items()]
+
+
+def _moved(span: Span, zero_ns: int) -> Span:
+    return replace(span, start=span.start - zero_ns, end=span.end - zero_ns)
+
+
+def _checked(rules: Sequence[Rule], ranks: Sequence[RankEvidence], found: dict[str, Found]) -> Table:
+    """What was looked for, and how that came out."""
+    spec = TableSpec(
+        "checked",
+        "What was looked for",
+        (
+            key("code", "Rule", Unit.TEXT, "htareport explain CODE tells its condition."),
+            Column("title", "What", Unit.TEXT, "What the rule looks for."),
+            Column("family", "About", Unit.TEXT, "Its family."),
+            Column("state", "Outcome", Unit.TEXT, "found; fine: not found; not checked: what the trace lacks for it."),
+        ),
+        is_detail=True,
+    )
+    rows = [(rule.code, rule.title, str(rule.family), _state(rule.code, ranks, found)) for rule in rules]
+    return Table(spec, pd.DataFrame(rows, columns=["code", "title", "family", "state"]))
+
+
+def _state(code: str, ranks: Sequence[RankEvidence], found: dict[str, Found]) -> str:
+    if any(code in rank.errors for rank in ranks):
+        return "failed"
+    if any(code in rank.found for rank in ranks):
+        return "found" if code in found else "held back"
+    if any(code in rank.checked for rank in ranks):
+        return "fine"
+    lacking = next((rank.lacking[code] for rank in ranks if code in rank.lacking), ())
+    return f"not checked: {'; '.join(lacking)}" if lacking else "not checked"
