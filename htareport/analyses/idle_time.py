@@ -217,8 +217,8 @@ class IdleTime(Analysis):
         gaps, rounded = (int(frames["rounded"][name].sum()) for name in ("gaps", "rounded"))
         if rounded:
             yield (
-                f"{rounded:,} of the devices' {gaps:,} gaps last 1 ns: so the profiler writes events that follow each "
-                "other directly. They are counted; the chart of the lengths and the largest gaps leave them out."
+                f"{rounded:,} of the devices' {gaps:,} gaps last 1 ns, which is how the profiler writes events that "
+                "follow each other directly. They are counted; the chart and the list of the largest leave them out."
             )
 
     def facts(self, frames: Frames) -> Iterator[Fact]:

@@ -150,7 +150,7 @@ def _fullest_capture(trace: RankTrace) -> tuple[pd.DataFrame, str]:
     if len(trace.captures) == 1:
         return events, "everything recorded"
     number = int(events["capture"].mode().iloc[0]) if len(events) else 0
-    return events[events["capture"] == number], trace.captures[number].name
+    return events[events["capture"] == number], f"capture {number + 1} of {len(trace.captures)}"
 
 
 def _busiest(events: pd.DataFrame) -> list[Any]:

@@ -107,7 +107,7 @@ def test_without_steps_the_fullest_file(tmp_path):
     one = TraceBuilder(0).kernel("a", 0, 5).write(tmp_path / "one.json")
     two = TraceBuilder(0).kernel("b", 900, 5).kernel("c", 910, 5).write(tmp_path / "two.json")
     section = analyze({0: (one, two)}, analyses=[Timeline()])["timeline"]
-    assert section.charts[0].title == "Device work, rank 0, two.json"
+    assert section.charts[0].title == "Device work, rank 0, capture 2 of 2"
     assert set(marks_of(section)["text"]) == {"b", "c"}
 
 
