@@ -13,17 +13,16 @@ import pandas as pd
 import pytest
 
 from htareport.errors import ReportFileError, UsageError
+from htareport.findings import Finding, Severity
 from htareport.report import (
     SCHEMA_VERSION,
     Better,
     Chart,
     Column,
     Fact,
-    Finding,
     Mark,
     Report,
     Section,
-    Severity,
     Status,
     Table,
     TableSpec,

@@ -7,22 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.report import (
-    Better,
-    Chart,
-    Column,
-    Fact,
-    Finding,
-    Mark,
-    Report,
-    Section,
-    Severity,
-    Status,
-    Table,
-    TableSpec,
-    Unit,
-    key,
-)
+from htareport.findings import Finding, Severity
+from htareport.report import Better, Chart, Column, Fact, Mark, Report, Section, Status, Table, TableSpec, Unit, key
 
 HOSTILE = [
     "</script><script>window.__xss=1</script>",
