@@ -246,7 +246,8 @@ def _ordered(frame: pd.DataFrame, by: list[str], then: list[str]) -> pd.DataFram
 
 
 def _distinct(rows: pd.DataFrame) -> pd.Series[Any]:
-    """A label for each operator, shapes and sequence: the operator, with a number where it comes again."""
-    again = rows.groupby("operator").cumcount() + 1
-    several = rows.groupby("operator")["count"].transform("size") > 1
-    return rows["operator"] + np.where(several, " #" + again.astype(str), "")
+    """A label for each row: the operator, its input shapes where they differ, and a number where it is not alone."""
+    differ = (rows.groupby("operator")["shapes"].transform("nunique") > 1) & (rows["shapes"] != "")
+    named = rows["operator"] + np.where(differ, " (" + rows["shapes"] + ")", "")
+    again, several = named.groupby(named).cumcount() + 1, named.groupby(named).transform("size") > 1
+    return named + np.where(several, " #" + again.astype(str), "")

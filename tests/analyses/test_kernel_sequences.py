@@ -87,6 +87,20 @@ def test_an_operator_with_more_kernels_is_one_more_row(run):
     assert rows["operator"].to_dict() == {"max → exp → out": "attention", "max → exp": "aten::softmax"}
 
 
+def test_labels_tell_operators_apart_by_their_shapes(run):
+    """By numbers only where the shapes are equal: then the kernels differ."""
+    trace, at = TraceBuilder(0), 0
+    for operator, shape, kernels in (
+        ("mm", 3, "ab"), ("mm", 4, "ab"), ("mm", 4, "ba"), ("mm", None, "ab"), ("add", 3, "ab"),
+    ):  # fmt: skip
+        trace.cpu_op(operator, at, 50, **({"Input Dims": [[shape]]} if shape else {}))
+        for place, kernel in enumerate(kernels):
+            trace.kernel(kernel, at + 60 + 10 * place, 5, launch=(at + 5 + 5 * place, 2))
+        at += 100
+    chart = next(chart for chart in run(KernelSequences(), trace).charts if chart.name == "operators")
+    assert sorted(chart.frame["label"]) == ["add", "mm", "mm (3)", "mm (4) #1", "mm (4) #2"]
+
+
 def test_the_engines_wrapper_yields_to_the_function(run):
     """Which has shapes and a name that says what it is."""
     trace = TraceBuilder(0).cpu_op("autograd::engine::evaluate_function: SoftmaxBackward0", 0, 100)
