@@ -47,15 +47,19 @@ def by_name(trace: RankTrace) -> pd.DataFrame:
 
 
 def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
-    """Log histograms of durations by name and kind: name, kind, bin, count. Names outside `named` go together."""
+    """Log histograms of durations by name and kind: name, kind, bin, count, and the extremes of the bin, min and max.
+
+    Names outside `named` go together.
+    """
     events = trace.device_events
     known = set(named["name"])
     names = events["name"].cat.categories.to_numpy(object)
     shown = np.array([name if name in known else REST for name in names], object)[events["name"].cat.codes.to_numpy()]
+    durations = events["dur"].to_numpy()
     frame = pd.DataFrame(
-        {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(events["dur"].to_numpy())}
+        {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(durations), "dur": durations}
     )
-    return frame.groupby(["name", "kind", "bin"]).size().rename("count").reset_index()
+    return frame.groupby(["name", "kind", "bin"])["dur"].agg(["count", "min", "max"]).reset_index()
 
 
 def label(words: str, names: pd.Series) -> str:
@@ -95,13 +99,14 @@ def _std(table: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[str, float]) -> pd.DataFrame:
-    """Add quantiles from merged histograms to rows keyed by name and kind (error up to 1 %)."""
-    pooled = histogram.groupby(["name", "kind", "bin"])["count"].sum().reset_index()
+    """Add quantiles from merged histograms to rows keyed by name and kind (error up to 1 %; see `quantiles`)."""
+    groups = histogram.groupby(["name", "kind", "bin"])
+    pooled = groups.agg({"count": "sum", "min": "min", "max": "max"}).reset_index()
     wanted = np.array(list(shares.values()))
-    rows = {
-        key: histograms.quantiles(group["bin"].to_numpy(), group["count"].to_numpy(), wanted)
-        for key, group in pooled.groupby(["name", "kind"])
-    }
+    rows = {}
+    for key, group in pooled.groupby(["name", "kind"]):
+        bins, counts, low, high = (group[name].to_numpy() for name in ("bin", "count", "min", "max"))
+        rows[key] = histograms.quantiles(bins, counts, wanted, (low, high))
     nothing = np.full(len(wanted), np.nan)
     found = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(
         -1, len(wanted)

@@ -44,6 +44,15 @@ def test_zero_has_a_bin_of_its_own():
     assert histograms.quantiles(bins, np.ones(3, np.int64), np.array([0.5])).tolist() == [0.0]
 
 
+def test_a_bin_of_one_duration_is_exact():
+    """2,000 and 3,000 lie beside the middles of their bins, 5,000 and 5,010 share one."""
+    bins = histograms.bins_of(np.array([2_000, 3_000, 5_000], np.int64))
+    extremes = np.array([2_000, 3_000, 5_000]), np.array([2_000, 3_000, 5_010])
+    found = histograms.quantiles(bins, np.array([1, 1, 1]), np.array([0.0, 0.25, 0.5, 1.0]), extremes)
+    assert found[:3].tolist() == [2_000, 2_500, 3_000]
+    assert 5_000 <= found[3] <= 5_010
+
+
 def test_nothing_has_no_quantiles():
     """Nan for each that was wanted."""
     found = histograms.quantiles(np.zeros(0, np.int32), np.zeros(0, np.int64), WANTED)

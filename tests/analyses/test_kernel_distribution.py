@@ -48,6 +48,13 @@ def test_quantiles_are_within_one_percent(run):
     np.testing.assert_allclose(found.astype(float), expected, rtol=0.01)
 
 
+def test_quantiles_of_whole_microseconds_are_exact(run):
+    """Bins of one duration each: 2 µs and not 2.01, on two ranks together."""
+    row = run(KernelDistribution(), calls(0, "gemm", 1, 2, 2, 2), calls(1, "gemm", 2, 2, 2, 9)).table().iloc[0]
+    assert row[["p25", "p50", "p75"]].tolist() == [2 * US, 2 * US, 2 * US]
+    assert row["p95"] == pytest.approx((2 + 0.65 * 7) * US)
+
+
 def test_quantiles_stay_within_the_calls(run):
     """Of equal calls all quantiles are that duration."""
     row = run(KernelDistribution(), calls(0, "gemm", 7, 7, 7)).table("distribution").iloc[0]
@@ -70,12 +77,14 @@ def test_a_kernel_of_no_length(run):
 
 
 def test_the_histogram_counts_every_call(run):
-    """Of every kernel, listed or not; a call lies in its bin."""
+    """Of every kernel, listed or not; a call lies in its bin. One of no length has none, which is told."""
     trace = calls(0, "gemm", *range(1, 101)).kernel(NCCL, 10_000, 5).kernel("zero", 10_100, 0)
     section = run(KernelDistribution(num_kernels=1), trace, calls(1, "gemm", 50))
     chart = next(chart for chart in section.charts if chart.name == "durations")
-    assert chart.frame["count"].sum() == 103
-    assert chart.frame.groupby("kind")["count"].sum().to_dict() == {"compute": 102, "communication": 1}
+    assert chart.frame["count"].sum() == 102
+    assert chart.frame.groupby("kind")["count"].sum().to_dict() == {"compute": 101, "communication": 1}
+    assert chart.caption.endswith("so that 1 of 0 ns have no place on it.")
+    assert chart.frame["left"].min() > US / 2
     row = chart.frame[chart.frame["kind"] == "communication"].iloc[0]
     assert row["left"] <= 5 * US < row["right"]
 
