@@ -54,6 +54,12 @@ def quantiles(
 
 
 def coarse_edges(coarse_bins: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Left and right edges in ns of the bins of a picture, which are COARSE bins wide; that of zero begins at 1."""
-    left = np.maximum(10.0 ** (coarse_bins * COARSE / PER_DECADE), 1.0)
-    return left, left * 10 ** (COARSE / PER_DECADE)
+    """Left and right edges in ns of the bins of a picture, which are COARSE bins wide.
+
+    That of zero goes on to the first of the others, so that it takes no room on a logarithmic scale but its own.
+    """
+    is_zero = coarse_bins < 0
+    left = 10.0 ** (coarse_bins * COARSE / PER_DECADE)
+    right = left * 10 ** (COARSE / PER_DECADE)
+    first = left[~is_zero].min() if not is_zero.all() else 1.0
+    return np.where(is_zero, 0.0, left), np.where(is_zero, first, right)

@@ -204,8 +204,7 @@ class KernelDistribution(Analysis):
                 x_label="mean duration of a call on a rank",
                 caption=f"Median over {ranks} ranks of the rank's mean, whiskers from the smallest to the largest.",
             )
-        every = frames["durations"]
-        durations, empty = every[every["bin"] >= 0], int(every.loc[every["bin"] < 0, "count"].sum())
+        durations = frames["durations"]
         left, right = histograms.coarse_edges(durations["bin"].to_numpy())
         yield Chart(
             "durations",
@@ -221,6 +220,5 @@ class KernelDistribution(Analysis):
             x_unit=_NS,
             y_unit=Unit.COUNT,
             log_x=True,
-            caption="Every device event of every rank; the scale is logarithmic"
-            + (f", so that {empty:,} of 0 ns have no place on it." if empty else "."),
+            caption="Every device event of every rank; the scale is logarithmic.",
         )

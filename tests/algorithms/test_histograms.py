@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,15 @@ def test_a_bin_of_one_duration_is_exact():
     found = histograms.quantiles(bins, np.array([1, 1, 1]), np.array([0.0, 0.25, 0.5, 1.0]), extremes)
     assert found[:3].tolist() == [2_000, 2_500, 3_000]
     assert 5_000 <= found[3] <= 5_010
+
+
+def test_zero_takes_no_room_in_a_picture():
+    """Its bin goes on to the first of the others; alone it has to end somewhere."""
+    bins = np.array([histograms.ZERO, 48, 24])
+    left, right = histograms.coarse_edges(bins)
+    assert (left[0], right[0]) == (0, left[2])
+    assert left[2] == pytest.approx(1000)
+    assert [edge.tolist() for edge in histograms.coarse_edges(bins[:1])] == [[0], [1]]
 
 
 def test_nothing_has_no_quantiles():
