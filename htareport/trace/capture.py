@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from htareport.algorithms.decimals import MISSING
 from htareport.errors import TraceFileError, printable
 from htareport.trace import classify, metadata
+from htareport.trace.careful import Slip
 from htareport.trace.decode import Reader
-from htareport.trace.load import read_file
+from htareport.trace.load import ReadOptions, Salvaged, read_file
 from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9
@@ -36,6 +37,9 @@ class Capture:
     last_ns: int | None = None
     devices: dict[int, str] = field(default_factory=dict)
     processes: dict[Any, str] = field(default_factory=dict)
+    slips: Mapping[str, Slip] = field(default_factory=dict)  # What the writer got wrong, and was mended.
+    set_aside: Mapping[tuple[str, str], int] = field(default_factory=dict)  # Events, by `device` or `host` and reason.
+    salvaged: Salvaged | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Loaded:
     problems: tuple[tuple[str, str], ...]
 
 
-def load_rank(paths: tuple[Path, ...]) -> Loaded:
+def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None) -> Loaded:
     """Read the files of a rank, in order of name. TraceFileError if none can be used.
 
     A file that overlaps in time with one before it is not used, and named.
@@ -69,7 +73,7 @@ def load_rank(paths: tuple[Path, ...]) -> Loaded:
     reader, rank = Reader(), _Rank()
     for path in sorted(paths, key=lambda each: (each.name, str(each))):
         try:
-            rank.add(_File(path, reader))
+            rank.add(_File(path, reader, options))
         except TraceFileError as error:
             rank.problems.append((printable(path.name), str(error)))
         except OSError as error:
@@ -84,9 +88,9 @@ def load_rank(paths: tuple[Path, ...]) -> Loaded:
 class _File:
     """What is read from one file."""
 
-    def __init__(self, path: Path, reader: Reader) -> None:
+    def __init__(self, path: Path, reader: Reader, options: ReadOptions | None) -> None:
         reader.begin()
-        content = read_file(path, reader)
+        content = read_file(path, reader, options)
         self.warnings: list[str] = []
         self.counts = reader.counts
         size = path.stat().st_size if path.exists() else 0
@@ -96,11 +100,15 @@ class _File:
         self.rows = Rows(reader)
         self.memory: Columns = {}
         self.device_categories = self._tell_device_rows(reader)
-        set_aside = self._set_times_straight()
-        for what, counts in (("repaired", content.repairs), ("events with impossible times set aside", set_aside)):
-            if counts:
-                listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-                self.warnings.append(f"{self.capture.name}: {what}: {listed}")
+        self.capture.set_aside = self._set_times_straight()
+        self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
+        self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in sorted(self.capture.slips.items())])
+        aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
+        self._warn("events with impossible times set aside", aside)
+
+    def _warn(self, what: str, texts: list[str]) -> None:
+        if texts:
+            self.warnings.append(f"{self.capture.name}: {what}: {', '.join(texts)}")
 
     def _base_time(self) -> int:
         written = self.capture.meta.get("baseTimeNanoseconds")
@@ -137,9 +145,9 @@ class _File:
                 columns["kind"][self.rows.collectives[category]["row"]] = classify.COMM
         return categories
 
-    def _set_times_straight(self) -> Counter[str]:
+    def _set_times_straight(self) -> Counter[tuple[str, str]]:
         """Set rows with impossible times aside, add the base time."""
-        set_aside, tables = Counter[str](), self.rows.tables
+        set_aside, tables = Counter[tuple[str, str]](), self.rows.tables
         for category, columns in tables.items():
             given = (np.abs(columns["ts"]) <= _MOST_NS) & (columns["dur"] != MISSING) & (columns["ts"] != MISSING)
             self._set_aside(category, {"without a start or duration": ~given}, set_aside)
@@ -162,13 +170,13 @@ class _File:
         self.capture.first_ns, self.capture.last_ns = min(firsts, default=None), max(lasts, default=None)
         return set_aside
 
-    def _set_aside(self, category: str, faults: Mapping[str, Any], counts: Counter[str]) -> None:
+    def _set_aside(self, category: str, faults: Mapping[str, Any], counts: Counter[tuple[str, str]]) -> None:
         """Drop the rows of a category that have a fault; each is counted under its first."""
         kind = "device" if category in self.device_categories else "host"
         bad = np.zeros(len(self.rows.tables[category]["ts"]), np.bool_)
         for reason, rows in faults.items():
             if (new := rows & ~bad).any():
-                counts[f"{kind} events {reason}"] += int(new.sum())
+                counts[kind, reason] += int(new.sum())
                 bad |= new
         if bad.any():
             self.rows.keep(category, ~bad)

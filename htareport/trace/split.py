@@ -8,6 +8,7 @@ indentation, nested objects) goes through an exact scanner.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -26,6 +27,8 @@ BETWEEN = b" \t\r\n,"
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
 _COMPACT = (b'}, {"', b'},{"')  # A string that holds one of these ends with its quote; such a cut does not parse.
 _OPEN, _CLOSE = ord("["), ord("]")
+EDGE = 6  # A fault this near to the end of the text means that the text ends too early: `\\u12` for an escape.
+EARLY = "the file ends early,"
 
 
 class Cut(NamedTuple):
@@ -50,6 +53,10 @@ class PlacedError(TraceFileError):
     def text(self, line: int) -> str:
         """Return the message with the line, too."""
         return f"{self.what} at byte {self.place} (line {line}): {self.why}"
+
+
+class CutShortError(TraceFileError):
+    """A text that ends before its events begin."""
 
 
 class Window:
@@ -126,6 +133,27 @@ def find_events(window: Window) -> bytes | None:
         searched = max(0, len(window.data) - _KEY_LENGTH)
         if len(window.data) > MOST_AROUND or not window.more():
             return None
+
+
+def no_events(window: Window) -> TraceFileError:
+    """Return the error for a text in which find_events has found none: it may end before they begin."""
+    at, why = _fault(bytes(window.data))
+    ends = why and (at >= len(window.data) - EDGE or why.startswith("Unterminated"))
+    if window.at_end and window.data.lstrip(_BOM + b" \t\r\n")[:1] == b"{" and ends:
+        line = window.data.count(b"\n") + 1
+        return CutShortError(f"{EARLY} at byte {len(window.data)} (line {line}): no traceEvents in it")
+    return TraceFileError("no traceEvents in it")
+
+
+def _fault(text: bytes) -> tuple[int, str]:
+    """Offset and reason of the first fault of a JSON text; no reason if there is none that Python sees."""
+    try:
+        json.loads(text.removeprefix(_BOM).decode("latin-1"))  # One character per byte.
+    except json.JSONDecodeError as error:
+        return error.pos, error.msg
+    except (RecursionError, ValueError):  # Nested too deeply, or a number of thousands of digits.
+        pass
+    return 0, ""
 
 
 def learn_separator(window: Window) -> None:
