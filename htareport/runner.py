@@ -19,9 +19,10 @@ from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.errors import NothingToReadError, UsageError, printable
 from htareport.executors import isolated
-from htareport.overview import verdict
+from htareport.overview import marked, verdict
 from htareport.report import Report, Section, Status, Table, concat
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
+from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.model import Source
 from htareport.trace.summary import (
     RankFacts,
@@ -32,6 +33,7 @@ from htareport.trace.summary import (
     step_warnings,
 )
 
+_KILLED = "its process was killed, most likely for lack of memory; with -j 1 there is more for each"
 Progress: TypeAlias = Callable[[int, int, str], None]
 
 
@@ -52,6 +54,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     *,
     analyses: Sequence[Analysis] | None = None,
     steps: str = "all",
+    salvage: bool = False,
     executor: Executor | None = None,
     title: str = "",
     progress: Progress | None = None,
@@ -59,10 +62,13 @@ def analyze(  # noqa: PLR0913  the options of a run
     """Run the analyses (all by default) over every rank of a run and return the report.
 
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
-    `complete` or numbers such as 3,5-7; `executor` is any concurrent.futures one, none: in this process. `progress` is
-    called after each rank with (done, total, label). NothingToReadError if no rank can be read.
+    `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
+    marks their ranks; `executor` is any concurrent.futures one, none: in this process. `progress` is called after each
+    rank with (done, total, label). NothingToReadError if no rank can be read.
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
+    if salvage:
+        trace = replace(trace, options=replace(trace.options, salvage=True))
     chosen = discover() if analyses is None else list(analyses)
     window = Window.parse(steps)
     summaries = sorted(_summaries(trace, chosen, window, executor, progress), key=lambda summary: summary.rank)
@@ -82,21 +88,29 @@ def analyze(  # noqa: PLR0913  the options of a run
         "options": {each.name: options for each in chosen if (options := each.chosen_options())},
         "problems": problems,
     }
+    salvaged = [text for each in facts for text in each.salvaged]
     warnings = (
         *problems,
+        *salvaged,
         *trace.warnings,
         *left_out_warnings(trace.left_out),
         *step_warnings(facts, window),
         *consistency_warnings(facts, trace.unasked),
-        *(warning for each in facts for warning in each.warnings),
+        *(warning for each in facts for warning in each.warnings if warning not in salvaged),
     )
     return Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
 
 
-def summarize(rank: int, files: Path | tuple[Path, ...], analyses: Sequence[Analysis], window: Window) -> RankSummary:
+def summarize(
+    rank: int,
+    files: Path | tuple[Path, ...],
+    analyses: Sequence[Analysis],
+    window: Window,
+    options: ReadOptions = DEFAULT_OPTIONS,
+) -> RankSummary:
     """Load one rank and map it for every analysis. Never raises: it runs in another process."""
     try:
-        trace = RankTrace.load(rank, files, window)
+        trace = RankTrace.load(rank, files, window, options)
         summary = RankSummary(rank, facts_of(trace))
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
@@ -119,7 +133,7 @@ def _summaries(
     """Every rank's summary, as they come."""
     found: Iterator[RankSummary]
     if executor is None:
-        found = (summarize(rank, files, analyses, window) for rank, files in trace.files.items())
+        found = (summarize(rank, files, analyses, window, trace.options) for rank, files in trace.files.items())
     else:
         found = _pooled(trace, analyses, window, executor)
     for done, summary in enumerate(found, 1):
@@ -132,7 +146,7 @@ def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor
     futures, broken = dict[Future[RankSummary], int](), list[int]()
     for rank, files in trace.files.items():
         try:
-            futures[executor.submit(summarize, rank, files, analyses, window)] = rank
+            futures[executor.submit(summarize, rank, files, analyses, window, trace.options)] = rank
         except BrokenExecutor:  # A worker has died while the ranks are still handed out.
             broken.append(rank)
     for future in as_completed(futures):
@@ -144,9 +158,9 @@ def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor
             yield RankSummary(futures[future], load_error=f"its worker failed: {error}")
     for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
         try:
-            yield isolated(summarize, rank, trace.files[rank], analyses, window)
+            yield isolated(summarize, rank, trace.files[rank], analyses, window, trace.options)
         except BrokenExecutor:
-            yield RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
+            yield RankSummary(rank, load_error=_KILLED)
 
 
 def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
@@ -180,7 +194,7 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
         )
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))
-    return done, problem
+    return marked(done, [s.rank for s in having if s.facts and s.facts.salvaged]), problem
 
 
 def _failed(section: Section, error: str) -> tuple[Section, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.config import AMOUNTS, ReportOptions, did_you_mean, report_options
+from htareport.config import AMOUNTS, READING, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ EXIT_PARTIAL = 4
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
+    *READING,
     *AMOUNTS,
 )  # fmt: skip
-_FOR_TRACES = ("ranks", "steps", "only", "set", *AMOUNTS)
+_FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
 _HEAD_BYTES = 65536
 
 
@@ -137,7 +138,7 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     from htareport.runner import analyze
 
     analyses = chosen_analyses(options)
-    trace = reading.open_trace(source, options.ranks)
+    trace = reading.open_trace(source, options)
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
         render.prepare(options.plotlyjs)

@@ -102,7 +102,8 @@ class _File:
         self.device_categories = self._tell_device_rows(reader)
         self.capture.set_aside = self._set_times_straight()
         self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
-        self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in sorted(self.capture.slips.items())])
+        slips = sorted(self.capture.slips.items())
+        self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in slips])
         aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
         self._warn("events with impossible times set aside", aside)
 

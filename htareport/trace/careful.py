@@ -209,7 +209,7 @@ class _Stretch:
         damage = self._repairs.damage
         if not damage.count:
             damage.byte, damage.why = self._place + at, why
-        damage.count += 1
+        damage.count += not self._after_damage  # What is left of a damaged event is none of its own.
 
     def _more_or_early(self) -> int | None:
         """More text is needed; where there is none the file ends early."""

@@ -19,7 +19,7 @@ from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blo
 from htareport.trace.metadata import plausible_rank, rank_of
 from htareport.trace.repair import mend
 from htareport.trace.split import CHUNK, CutShortError, Window, event_spans, find_events, no_events
-from htareport.trace.unpack import COMPRESSED
+from htareport.trace.unpack import COMPRESSED, DamagedDataError
 
 _JSON_LIKE = re.compile(r"\.(?:json|gz|zst|zip|tar|tgz)$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
@@ -166,14 +166,17 @@ def _few(texts: list[str], most: int = 4) -> str:
 
 def _rank_in(file: Path, most: int | None) -> int | None:
     """Return the rank that a trace gives itself."""
-    window = Window(blocks(file, most))
+    damage = list[DamagedDataError]()
+    window = Window(_until_damage(blocks(file, most), damage))
     if not window.more():
-        raise TraceFileError("the file is empty")
+        raise damage[0] if damage else TraceFileError("the file is empty")
     if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise _NotATraceError("not JSON")
     first = bytes(window.data)
     head = find_events(window)
     if head is None:
+        if damage:
+            raise damage[0]
         if is_report(first) and b'"verdict"' in first:  # Others have a schema_version, too.
             raise _SavedReportError
         error = no_events(window)
@@ -190,6 +193,14 @@ def _rank_in(file: Path, most: int | None) -> int | None:
     if rank is None and b'"schemaVersion"' not in head:  # Kineto writes its metadata first; others may put it last.
         rank = rank_of({"distributedInfo": _distributed_behind(window)})
     return rank
+
+
+def _until_damage(content: Iterator[bytes], damage: list[DamagedDataError]) -> Iterator[bytes]:
+    """What of a file can be unpacked; what is wrong with the rest matters when it is loaded."""
+    try:
+        yield from content
+    except DamagedDataError as error:
+        damage.append(error)
 
 
 def is_report(start: bytes) -> bool:

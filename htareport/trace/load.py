@@ -99,9 +99,11 @@ class _Loading:
         except PlacedError as error:
             told = error.text(self._lines([error.place])[0])
             if not self._options.salvage or self._head is None:
-                raise TraceFileError(told) from error
+                raise TraceFileError(f"{told}{self._hint()}") from error
             self._keep(told)
             self._content.metadata = self._metadata_before()
+        except DamagedDataError as error:
+            raise TraceFileError(f"{error}{self._hint()}") from error
         else:
             if self._content.repairs.damage.count or self._cut_short:
                 self._keep(self._damage_told())
@@ -245,11 +247,15 @@ class _Loading:
 
     def _keep(self, reason: str) -> None:
         """Note what was kept of a damaged file. TraceFileError if that is nothing."""
-        events, end = sum(self._reader.counts.values()), self._events_end or self._window.place()
+        window, events = self._window, sum(self._reader.counts.values())
+        end = self._events_end or window.place(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
         reason = self._cut_short or reason
         if not events:
             raise TraceFileError(f"{reason}; no event is complete before that")
-        self._content.salvaged = Salvaged(reason, events, end, self._window.place(len(self._window.data)))
+        self._content.salvaged = Salvaged(reason, events, end, window.place(len(window.data)))
+
+    def _hint(self) -> str:
+        return "; --salvage (salvage=True) keeps what is complete" if self._reader.counts or self._window.data else ""
 
     def _metadata_before(self) -> dict[str, Any]:
         """As much of the metadata as stands before the events, and can be read."""

@@ -36,6 +36,7 @@ class RankFacts:
     capture: dict[str, bool]
     warnings: tuple[str, ...] = ()
     problems: tuple[tuple[str, str], ...] = field(default=())
+    salvaged: tuple[str, ...] = ()
 
 
 def facts_of(trace: RankTrace) -> RankFacts:
@@ -57,6 +58,7 @@ def facts_of(trace: RankTrace) -> RankFacts:
         capture=metadata.capture_options(meta),
         warnings=trace.warnings,
         problems=trace.problems,
+        salvaged=trace.salvaged,
     )
 
 
@@ -68,6 +70,7 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     meta: dict[str, Any] = {
         "ranks": [
             {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
+            | ({"salvaged": list(r.salvaged)} if r.salvaged else {})
             for r in ranks
         ],
         "num_ranks": len(ranks),
@@ -78,7 +81,7 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
         "recorded_ns": max((each.recorded_ns for each in ranks), default=0),
         "software": _common([each.software for each in ranks]) or {},
         "capture": _common([each.capture for each in ranks]) or {},
-        "files": [{"name": name, "bytes": size, "rank": r.rank} for r in ranks for name, size in r.files],
+        "files": [_file(r, name, size) for r in ranks for name, size in r.files],
         "left_out": [{"name": name, "reason": reason} for name, reason in left_out[:_MOST_LEFT_OUT]],
     }
     if len(left_out) > _MOST_LEFT_OUT:
@@ -88,6 +91,11 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     if start > _YEAR_2000_NS:
         meta["start"] = datetime.fromtimestamp(start // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return meta
+
+
+def _file(rank: RankFacts, name: str, size: int) -> dict[str, Any]:
+    note = {"note": "salvaged"} if any(f"{name}:" in text for text in rank.salvaged) else {}
+    return {"name": name, "bytes": size, "rank": rank.rank, **note}
 
 
 def left_out_warnings(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -19,9 +19,7 @@ SIZES = pytest.mark.parametrize("size", [200, 128 << 10])
 
 def trace_of(events, layout):
     """The bytes of a trace; names may hold bytes, as latin-1."""
-    separator, end = {
-        "kineto": (",\n  ", "\n  "), "compact": (",", ""), "spaced": (", ", ""), "lines": (",\n", "\n"), "array": (",", ""),
-    }[layout]  # fmt: skip
+    separator, end = {"kineto": (",\n  ", "\n  "), "spaced": (", ", ""), "lines": (",\n", "\n")}.get(layout, (",", ""))
     lines = [event[:-1] + "\n  }" if layout == "kineto" else event for event in events]
     array = f"[{end}{separator.join(lines)}{end}]"
     text = array if layout == "array" else f'{{"schemaVersion": 1, "traceEvents": {array}, "traceName": "x"}}'
@@ -151,9 +149,10 @@ def test_metadata_are_mended_too(write):
     assert trace.device_name(0) == "A"
     assert trace.captures[0].meta["path"] == r"C:\Users"
     at = {what: text.index(what) for what in ("\\U", "inf")}
-    assert trace.warnings == (
+    (warning,) = trace.warnings
+    assert warning == (
         f"a.json: repaired: 2 bare nan or inf values (the first at byte {at['inf']}, line 1), "
-        f"1 lone backslashes (the first at byte {at[chr(92) + 'U']}, line 1)",
+        f"1 lone backslashes (the first at byte {at[chr(92) + 'U']}, line 1)"
     )
     log = '{"INFO": ["wait for "rank" 3", "b"], "pg": ,"traceEvents": [\n],\n "c": "d\ne", "traceName": "x" ,}'
     trace = RankTrace.load(0, write("a.json", log))
@@ -185,7 +184,8 @@ def test_nothing_is_made_up(broken, write):
 
 def test_of_two_values_of_a_key_the_last_counts(write):
     """As Python has it."""
-    event = '{"ph": "X", "cat": "kernel", "name": "a", "name": "b", "ts": 9, "ts": 1, "dur": 2, "args": {"stream": 7, "stream": 8}}'
+    args = '"args": {"stream": 7, "stream": 8}'
+    event = f'{{"ph": "X", "cat": "kernel", "name": "a", "name": "b", "ts": 9, "ts": 1, "dur": 2, {args}}}'
     trace = RankTrace.load(0, write("a.json", f"[{event}]"))
     (row,) = trace.device_events.to_dict("records")
     assert (row["name"], row["ts"], row["stream"]) == ("b", 1000, 8)
