@@ -11,7 +11,10 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import orjson
 
 from htareport.trace import split
 from htareport.trace.decode import Reader
@@ -104,7 +107,6 @@ class _Stretch:
     def __init__(self, text: bytes, place: int, reader: Reader, repairs: Repairs, means: _Means) -> None:
         self._text, self._place, self._reader, self._repairs = text, place, reader, repairs
         self._is_all, self._salvage = means
-        self._as_str = text.decode("latin-1")  # A character per byte, so that offsets are the same.
         self._found: list[tuple[int, Mended]] = []  # Start of each event, and what there is of it.
         self._stops: list[int] | None = None  # Behind the brackets that seem to end an event.
         self._after_damage = False
@@ -127,6 +129,10 @@ class _Stretch:
         self.store()
         return at, False
 
+    @cached_property
+    def _as_str(self) -> str:
+        return self._text.decode("latin-1")  # A character per byte, so that offsets are the same.
+
     def store(self) -> None:
         """Let the reader have what was found."""
         found, self._found = self._found, []
@@ -138,23 +144,16 @@ class _Stretch:
             self._store_one(start, event)
 
     def _store_one(self, start: int, event: Mended) -> None:
-        """An event that Python takes for valid, but the reader may not: bare NaN, bytes that are not UTF-8."""
-        if not event.slips and not self._reader.feed(b"[" + event.text + b"]"):
-            with contextlib.suppress(FaultError):
-                event = mend_event(self._text, start, event.end, exact=True)
-            if not event.slips:
-                self._damage(start, self._reader.fault)
-                return
-        if event.slips and not self._reader.feed(b"[" + event.text + b"]"):
+        if self._reader.feed(b"[" + event.text + b"]"):
+            self._repairs.add(event.slips, self._place)
+        else:  # Valid JSON, but a number is out of range, or something is nested too deeply.
             self._damage(start, self._reader.fault)
-            return
-        self._repairs.add(event.slips, self._place)
 
     def _value(self, at: int) -> int | None:
         """Take the value at an offset; return the offset behind it, None if there has to be more text to tell."""
         is_event = self._text.startswith(b"{", at)
         try:
-            value, end = _VALUE_AT(self._as_str, at)
+            value, end = self._event(at) if is_event else _VALUE_AT(self._as_str, at)
         except (ValueError, RecursionError) as error:
             return self._mended(at) if is_event else self._no_value(at, error)
         if end == len(self._text) and not is_event:  # Of a number there may be more.
@@ -165,6 +164,19 @@ class _Stretch:
         if is_event and not (self._after_damage and "ph" not in value):
             self._take(at, Mended(self._text[at:end], end, {}))
         return end
+
+    def _event(self, at: int) -> tuple[dict[str, Any], int]:
+        """The object at an offset, and the offset behind it. ValueError if it is not valid, or not complete."""
+        if not (stops := self._stops_after(at)):
+            value, end = _VALUE_AT(self._as_str, at)
+        else:
+            with contextlib.suppress(ValueError):  # Most end where they seem to.
+                return orjson.loads(self._text[at : stops[0]]), stops[0]
+            # An error of Python's parser counts the lines before it: so only what is needed is given to it.
+            value, length = _VALUE_AT(self._text[at : stops[-1]].decode("latin-1"))
+            end = at + length
+        orjson.loads(self._text[at:end])  # Python takes NaN, and cannot tell here what is not UTF-8.
+        return value, end
 
     def _take(self, start: int, event: Mended) -> int:
         self._found.append((start, event))
@@ -179,18 +191,21 @@ class _Stretch:
 
     def _mended(self, at: int) -> int | None:
         """Mend the event at an offset, which ends before the next event at the latest."""
-        stops, unclosed = self._stops_after(at), FaultError(at, "")
-        attempts = [(stop, True) for stop in stops[:_MOST_NESTED]]
-        for stop, exact in [*attempts, (len(self._text), False)][:_MOST_NESTED]:
+        stops = self._stops_after(at)
+        attempts = [(stops[-1], frozenset(stops))] if stops else []
+        if len(stops) < _MOST_NESTED:  # It may be the last in the text.
+            attempts.append((len(self._text), frozenset()))
+        fault = FaultError(at, "")
+        for stop, ends in attempts:
             try:
-                return self._take(at, mend_event(self._text, at, stop, exact=exact))
+                return self._take(at, mend_event(self._text, at, stop, ends))
             except FaultError as error:
-                if not exact and (error.ended or error.at >= len(self._text) - EDGE):
+                if stop == len(self._text) and (error.ended or error.at >= stop - EDGE):
                     return self._more_or_early()
                 if not error.ended:
                     return self._past_damage(at, error.at, error.why)
-                unclosed = unclosed if unclosed.why else error
-        return self._past_damage(at, unclosed.at, unclosed.why)
+                fault = fault if fault.why else error
+        return self._past_damage(at, fault.at, fault.why)
 
     def _past_damage(self, at: int, fault: int, why: str) -> int | None:
         """Note the damage of an event; return the offset behind it, None if there has to be more text to find it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from htareport.trace.repair import COMMAS, NUMBERS, VALUES, Slips, count, mend_string
@@ -27,6 +27,7 @@ _CLOSED = re.compile(rb"[}\]][ \t\r\n]*+(?:[,}\]]|\Z)")
 _CLOSED_AT_TOP = re.compile(rb"\}[ \t\r\n]*+(?:[,\]{]|\Z)")
 _KEY_WITHIN = re.compile(rb'(,[ \t\r\n]*+)?"([^"\\\n]{1,200})"[ \t\r\n]*+:')
 _SCALAR = re.compile(rb"(?:-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?|true|false|null)(?=[ \t\r\n,}\]]|\Z)")
+_BARE = re.compile(rb"[-+.\w]++")  # A number, or true, false and null, as far as the text goes.
 _NO_NUMBER = re.compile(rb"-?(?:nan|inf|infinity)(?:\(s?(?:nan|ind)\))?(?=[ \t\r\n,}\]]|\Z)", re.IGNORECASE)
 _Step: TypeAlias = Callable[[int, int], tuple[int, Any]]  # The other Any is a step, too.
 _DEEPEST = 1000
@@ -55,23 +56,26 @@ def mend_object(text: bytes, start: int, stop: int) -> Mended:
     return _Object(text, start, stop).mended()
 
 
-def mend_event(text: bytes, start: int, stop: int, *, exact: bool) -> Mended:
-    """Mend an event that starts at an offset; `exact`: it ends right before `stop`. FaultError if it cannot be.
+def mend_event(text: bytes, start: int, stop: int, ends: Collection[int] = ()) -> Mended:
+    """Mend an event that starts at an offset, and ends before `stop`: at one of some `ends`, if they are known.
 
     First only the keys of events are taken for the next key at its top: a name may hold what looks like others.
+    FaultError if it cannot be mended.
     """
-    fault: FaultError | None = None
+    fault = FaultError(start, "no event")
     for keys in (_TOP_KEYS, None):
+        event = _Object(text, start, stop, top_keys=keys, ends=ends)
         try:
-            found = _Object(text, start, stop, top_keys=keys, exact=exact).mended()
+            found = event.mended()
         except FaultError as error:
             fault = error
-            continue
-        if _is_event(found.text):
-            return found
-        first = min((place for _, place in found.slips.values()), default=start)
-        fault = FaultError(first, "part of an event is missing")
-    raise fault or FaultError(start, "no event")
+        else:
+            if not found.slips or _is_event(found.text):
+                return found
+            fault = FaultError(min(place for _, place in found.slips.values()), "part of an event is missing")
+        if not event.has_other_keys:
+            break
+    raise fault
 
 
 def _is_event(text: bytes) -> bool:
@@ -88,13 +92,20 @@ class _Object:
     """One pass over the text of an object; what is to be changed is noted on the way."""
 
     def __init__(
-        self, text: bytes, start: int, stop: int, *, top_keys: frozenset[bytes] | None = None, exact: bool = False
+        self,
+        text: bytes,
+        start: int,
+        stop: int,
+        *,
+        top_keys: frozenset[bytes] | None = None,
+        ends: Collection[int] = (),
     ) -> None:
-        self._text, self._start, self._stop, self._top_keys, self._exact = text, start, stop, top_keys, exact
+        self._text, self._start, self._stop, self._top_keys, self._ends = text, start, stop, top_keys, ends
         self._open = bytearray()  # The brackets that are to come.
         self._edits: list[tuple[int, int, bytes]] = []
         self._comma: int | None = None  # Where a comma stands behind which nothing has come yet.
         self._slips = Slips()
+        self.has_other_keys = False  # At its top, where a string may have ended before them.
 
     def mended(self) -> Mended:
         """Return the object. FaultError where it is not one."""
@@ -106,8 +117,9 @@ class _Object:
             at, step = step(at, self._text[at])
             if not self._open:
                 break
-        if self._exact and self._behind_blank(at) < self._stop:
-            raise FaultError(at, "text between two events")
+        behind = self._behind_blank(at)
+        if self._ends and behind < self._stop and self._text[behind] not in b",]{":
+            raise FaultError(at, "Expecting ',' delimiter")
         pieces, done = list[bytes](), self._start
         for begin, end, instead in self._edits:
             pieces += [self._text[done:begin], instead]
@@ -139,7 +151,8 @@ class _Object:
         if found in b",}":
             self._edit(at, at, b"null", VALUES)
             return at
-        raise FaultError(at, "Expecting value")
+        bare = _BARE.match(self._text, at, self._stop)
+        raise FaultError(at, "Expecting value", ended=bare is not None and bare.end() == self._stop)
 
     def _enter(self, at: int, found: int) -> tuple[int, _Step]:
         self._open.append(_CLOSER[found])
@@ -219,15 +232,17 @@ class _Object:
 
     def _is_closed(self, at: int) -> bool:
         """Whether what follows a bracket can follow it."""
-        if len(self._open) == 1 and self._exact:
-            return self._behind_blank(at + 1) >= self._stop
+        if len(self._open) == 1 and self._ends:
+            return at + 1 in self._ends
         return (_CLOSED if len(self._open) > 1 else _CLOSED_AT_TOP).match(self._text, at, self._stop) is not None
 
     def _is_next_key(self, at: int, *, any_key: bool = False) -> bool:
         found = _NEXT_KEY.match(self._text, at, self._stop)
         if not found:
             return False
-        return any_key or found[1] is None or found[1] in _TOP_KEYS
+        is_known = found[1] is None or found[1] in _TOP_KEYS
+        self.has_other_keys = self.has_other_keys or not is_known
+        return any_key or is_known
 
     def _refuse_swallowed(self, start: int, end: int) -> None:
         """FaultError for a string that holds what looks like the next key: it has lost the quote at its end."""

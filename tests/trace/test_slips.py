@@ -204,3 +204,13 @@ def test_slips_cost_no_other_event(layout, write, rows_of, rows_by_json):
     ]
     mended = RankTrace.load(0, write("a.json", trace_of(events, layout)))
     assert rows_of(mended) == rows_by_json(trace_of(by_hand, layout))
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact", "array"])
+def test_slips_at_every_place_where_a_chunk_may_end(layout, write, chunks_of):
+    """A stretch of text that ends within a number or a string is not taken for damaged."""
+    events = [event(layout, "kernel", f'say "{n}"', '"x": [1.5, -2e-3, true, null]') for n in range(12)]
+    path = write("a.json", trace_of(events, layout))
+    for size in range(60, 125):
+        chunks_of(size)
+        assert RankTrace.load(0, path).device_events["name"].tolist() == [f'say "{n}"' for n in range(12)]
