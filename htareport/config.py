@@ -19,7 +19,7 @@ from typing import Any
 from htareport.errors import UsageError, printable
 
 PAPERS = ("A4", "Letter")
-READING = ("salvage", "max_bytes")  # How trace files are read.
+READING = ("salvage", "max_bytes", "no_redact")  # How trace files are read.
 AMOUNTS = ("gpu_hour", "samples_per_step", "tokens_per_step")  # Options of the analysis of cost.
 MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from htareport.report import Fact, Section, Unit
+from htareport.report import Fact, Section, Table, Unit
 from htareport.trace.summary import RankFacts
 from htareport.trace.window import listed
 from htareport.units import text
@@ -42,12 +42,22 @@ def marked(section: Section, ranks: Sequence[int]) -> Section:
     """Return a section that says, above its numbers and below its tables and charts, which ranks are salvaged."""
     if not (said := salvaged_sentence(ranks)):
         return section
+    short = f"Salvaged: rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}."
     return replace(
         section,
         notes=(said, *section.notes),
-        charts=tuple(replace(chart, caption=f"{chart.caption} {said}".strip()) for chart in section.charts),
-        tables=tuple(replace(table, note=f"{table.note} {said}".strip()) for table in section.tables),
+        charts=tuple(replace(chart, caption=f"{chart.caption} {short}".strip()) for chart in section.charts),
+        tables=tuple(
+            replace(table, note=f"{table.note} {short}".strip()) if _shows(table, ranks) else table
+            for table in section.tables
+        ),
     )
+
+
+def _shows(table: Table, ranks: Sequence[int]) -> bool:
+    """Whether some ranks have a part in a table: those in it, or all where it does not tell them apart."""
+    frame = table.frame
+    return len(frame) > 0 and ("rank" not in frame or bool(frame["rank"].isin(ranks).any()))
 
 
 def _which(ranks: Sequence[RankFacts]) -> str:

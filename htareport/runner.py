@@ -24,12 +24,14 @@ from htareport.report import Report, Section, Status, Table, concat
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.model import Source
+from htareport.trace.redact import numbered
 from htareport.trace.summary import (
     RankFacts,
     consistency_warnings,
     facts_of,
     job_meta,
     left_out_warnings,
+    secret_warnings,
     step_warnings,
 )
 
@@ -55,6 +57,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     analyses: Sequence[Analysis] | None = None,
     steps: str = "all",
     salvage: bool = False,
+    redact: bool = True,
     executor: Executor | None = None,
     title: str = "",
     progress: Progress | None = None,
@@ -63,12 +66,13 @@ def analyze(  # noqa: PLR0913  the options of a run
 
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
     `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
-    marks their ranks; `executor` is any concurrent.futures one, none: in this process. `progress` is called after each
-    rank with (done, total, label). NothingToReadError if no rank can be read.
+    marks their ranks; `redact` takes tokens, passwords, names of users and hosts and the like out of what the traces
+    hold; `executor` is any concurrent.futures one, none: in this process. `progress` is called after each rank with
+    (done, total, label). NothingToReadError if no rank can be read.
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
-    if salvage:
-        trace = replace(trace, options=replace(trace.options, salvage=True))
+    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact)
+    trace = replace(trace, options=how)
     chosen = discover() if analyses is None else list(analyses)
     window = Window.parse(steps)
     summaries = sorted(_summaries(trace, chosen, window, executor, progress), key=lambda summary: summary.rank)
@@ -96,9 +100,18 @@ def analyze(  # noqa: PLR0913  the options of a run
         *left_out_warnings(trace.left_out),
         *step_warnings(facts, window),
         *consistency_warnings(facts, trace.unasked),
+        *secret_warnings(facts),
         *(warning for each in facts for warning in each.warnings if warning not in salvaged),
     )
-    return Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
+    report = Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
+    return _with_numbered_hosts(report, facts) if redact else report
+
+
+def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
+    """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
+    text = report.to_json().decode()
+    renamed = numbered(text, [each.host for each in facts if each.host])
+    return report if renamed == text else Report.from_json(renamed)
 
 
 def summarize(

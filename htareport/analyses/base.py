@@ -34,6 +34,7 @@ class Group(StrEnum):
     COMMUNICATION = "Communication"
     MEMORY = "Memory"
     HOST = "Host"
+    QUALITY = "Data quality"
 
 
 @dataclass(frozen=True)

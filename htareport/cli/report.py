@@ -144,8 +144,9 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
         render.prepare(options.plotlyjs)
     with reading.executor(trace, options.jobs) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
-            trace, analyses=analyses, steps=options.steps, executor=executor, title=options.title, progress=progress
-        )
+            trace, analyses=analyses, steps=options.steps, redact=not options.no_redact,
+            executor=executor, title=options.title, progress=progress,
+        )  # fmt: skip
 
 
 def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:

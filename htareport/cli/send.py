@@ -81,8 +81,9 @@ def _report(arguments: Namespace) -> Report:
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         return analyze(
-            trace, analyses=analyses, steps=options.steps, executor=executor, title=options.title, progress=progress
-        )
+            trace, analyses=analyses, steps=options.steps, redact=not options.no_redact,
+            executor=executor, title=options.title, progress=progress,
+        )  # fmt: skip
 
 
 def _keep(made: Mail, output: str | None) -> str:

@@ -37,6 +37,7 @@ class Capture:
     last_ns: int | None = None
     devices: dict[int, str] = field(default_factory=dict)
     processes: dict[Any, str] = field(default_factory=dict)
+    host: str = ""  # Where it was recorded, as far as its metadata or its name tell.
     slips: Mapping[str, Slip] = field(default_factory=dict)  # What the writer got wrong, and was mended.
     set_aside: Mapping[tuple[str, str], int] = field(default_factory=dict)  # Events, by `device` or `host` and reason.
     salvaged: Salvaged | None = None
@@ -63,6 +64,7 @@ class Loaded:
     device_categories: frozenset[str]
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
+    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None) -> Loaded:
@@ -97,6 +99,7 @@ class _File:
         self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
+        self.capture.host = metadata.host_of(path.name, content.metadata)
         self.rows = Rows(reader)
         self.memory: Columns = {}
         self.device_categories = self._tell_device_rows(reader)

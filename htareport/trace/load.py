@@ -42,10 +42,15 @@ _TELLING = re.compile(rb'"(baseTimeNanoseconds|rank)"\s*:\s*"?(-?\d{1,19})\b')
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read: `salvage` keeps what is complete of damaged ones, `max_bytes` bounds what they unpack to."""
+    """How files are read.
+
+    `salvage` keeps what is complete of damaged ones, `max_bytes` bounds what they unpack to, `redact` takes secrets out
+    of names and metadata.
+    """
 
     salvage: bool = False
     max_bytes: int | None = None
+    redact: bool = False
 
 
 DEFAULT_OPTIONS = ReadOptions()

@@ -21,6 +21,7 @@ from htareport.trace.events import Events, collective_table, copy_table, device_
 from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings
 from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
+from htareport.trace.redact import redacted
 from htareport.trace.steps import restart_warnings, step_table
 from htareport.trace.window import ALL, Window, listed
 
@@ -114,7 +115,9 @@ class RankTrace:
         options: ReadOptions | None = None,
     ) -> Self:
         """Read the file or files of a rank. TraceFileError if none can be used; `problems` names those that cannot."""
-        return cls(rank, load_rank(_paths(path), options), window)
+        options = options or DEFAULT_OPTIONS
+        loaded = load_rank(_paths(path), options)
+        return cls(rank, redacted(loaded) if options.redact else loaded, window)
 
     def narrowed(self, window: Window) -> Self:
         """Return the same events seen through another window."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from htareport.trace import metadata
 from htareport.trace.model import RankTrace
+from htareport.trace.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS
 from htareport.trace.window import Window, listed
 
 _MOST_LEFT_OUT = 200  # Names of files in a report that were no traces.
 _FEW_LEFT_OUT = 5
+SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)
 _YEAR_2000_NS = 946_684_800 * 10**9  # Below this, stamps count from something else than the epoch.
 
 
@@ -37,6 +39,8 @@ class RankFacts:
     warnings: tuple[str, ...] = ()
     problems: tuple[tuple[str, str], ...] = field(default=())
     salvaged: tuple[str, ...] = ()
+    host: str = ""
+    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind.
 
 
 def facts_of(trace: RankTrace) -> RankFacts:
@@ -59,6 +63,8 @@ def facts_of(trace: RankTrace) -> RankFacts:
         warnings=trace.warnings,
         problems=trace.problems,
         salvaged=trace.salvaged,
+        host=next((capture.host for capture in trace.captures if capture.host), ""),
+        redactions=trace.loaded.redactions,
     )
 
 
@@ -70,6 +76,7 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     meta: dict[str, Any] = {
         "ranks": [
             {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
+            | ({"host": r.host} if r.host else {})
             | ({"salvaged": list(r.salvaged)} if r.salvaged else {})
             for r in ranks
         ],
@@ -105,6 +112,16 @@ def left_out_warnings(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
         return
     named = "; ".join(f"{name}: {reason}" for name, reason in left_out[:_FEW_LEFT_OUT])
     yield f"{len(left_out)} files left out: {named}; and {len(left_out) - _FEW_LEFT_OUT} more"
+
+
+def secret_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
+    """A warning if there are secrets in the trace files themselves."""
+    found = Counter[str]()
+    for rank in ranks:
+        found.update({kind: rank.redactions[kind] for kind in SECRETS if kind in rank.redactions})
+    if found:
+        listed_kinds = ", ".join(f"{count} {kind}" for kind, count in found.items())
+        yield f"the trace files hold secrets ({listed_kinds}); they are redacted here, but mind who gets the files"
 
 
 def step_warnings(ranks: Sequence[RankFacts], window: Window) -> Iterator[str]:
