@@ -35,7 +35,8 @@ from htareport.trace.summary import (
     step_warnings,
 )
 
-_KILLED = "its process was killed, most likely for lack of memory; with -j 1 there is more for each"
+_NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
+_KILLED = f"its process was killed, most likely since {_NO_MEMORY}"
 Progress: TypeAlias = Callable[[int, int, str], None]
 
 
@@ -125,6 +126,8 @@ def summarize(
     try:
         trace = RankTrace.load(rank, files, window, options)
         summary = RankSummary(rank, facts_of(trace))
+    except MemoryError:
+        return RankSummary(rank, load_error=_NO_MEMORY)
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
     for analysis in analyses:

@@ -71,6 +71,8 @@ def check(rank: int, paths: Path | tuple[Path, ...], options: ReadOptions | None
         )
     except TraceFileError as error:
         return Checked(rank, errors=(str(error) if isinstance(paths, tuple) else f"{printable(paths.name)}: {error}",))
+    except MemoryError:
+        return Checked(rank, errors=(f"rank {rank}: not enough memory for it (fewer processes, -j, need less)",))
     except Exception as error:  # noqa: BLE001  A fault of ours with one file shall not hide the others.
         return Checked(rank, errors=(f"rank {rank}: internal error: {type(error).__name__}: {error}",))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
+import time
 import zipfile
 
 import numpy as np
@@ -84,17 +83,18 @@ PERSONAL = {
     "host": "rank 3 on wyvern-n17.cluster.example.com",
     "address": "tcp://10.1.2.3:29500",
     "environment": "PATH=/usr/bin:/bin\nHOME=/home/kingfisher\nUSER=kingfisher\nHOSTNAME=wyvern-n17\nX_Y=albatrosse",
-    "environment of Python": "environ({'PATH': '/usr/bin', 'USER': 'kingfisher', 'HOST': 'wyvern-n17', 'X': 'albatrosse'})",
+    "environment of Python": "environ({'PATH': '/bin', 'USER': 'kingfisher', 'HOST': 'wyvern-n17', 'X': 'albatrosse'})",
 }
 KEPT = [
-    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >()",
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x",
-    "tokenizer.py(12): encode", "num_tokens=4096 max_tokens: 2048", "token_embedding: 1", "pass: backward", "ProfilerStep#12",
-    "forward(password=None, token: str = None, key: Optional[str])", "/usr/lib/python3/threading.py(3): local", "k=v a=1",
-    "aten::scaled_dot_product_attention", "task-force", "monkey: banana", "compass=north", "Dequeue@Conv2D", "memcpy@GLIBC_2.14",
-    "Memcpy HtoD (Pinned -> Device)", "triton_poi_fused_add_mul_0d1d2d3e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d1e2f3",
-    "cudnn 8.9.7.29 at 10.2.89.1", "secretary: x" "", "grid=(1, 2) block=(3)", "ns::Home::Users", "~Destructor()", "a::b~c/",
+    "triton_poi_fused_add_mul_0d1d2d3e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d1e2f3",
+    "forward(password=None, token: str = None, key: Optional[str])", "/usr/lib/python3/threading.py(3): local",
+    "tokenizer.py(12): encode", "num_tokens=4096 max_tokens: 2048", "token_embedding: 1", "pass: backward", "k=v a=1",
+    "aten::scaled_dot_product_attention", "task-force", "monkey: banana", "compass=north", "Dequeue@Conv2D",
+    "memcpy@GLIBC_2.14", "Memcpy HtoD (Pinned -> Device)", "cudnn 8.9.7.29 at 10.2.89.1", "secretary: x",
+    "grid=(1, 2) block=(3)", "ns::Home::Users", "~Destructor()", "a::b~c/", "ProfilerStep#12",
 ]  # fmt: skip
 
 
@@ -182,7 +182,6 @@ def test_nothing_written_gives_it_away(switch, tmp_path, capsys):
     assert main(["report", str(tmp_path / "in"), *outputs, *switch]) == 0
     printed = "".join(capsys.readouterr())
     assert not leaks(printed)
-    assert ("1 private keys" in printed) is False
     assert ("the trace files hold secrets" in printed) is not bool(switch)
     for name in WRITTEN:
         data = (tmp_path / name).read_bytes()
@@ -255,8 +254,6 @@ def test_metadata_alone():
 
 def test_long_texts_take_no_longer_than_their_size(tmp_path):
     """Texts made to hurt the patterns."""
-    import time
-
     pieces = [
         "pass_",
         "a.",
@@ -285,4 +282,3 @@ def test_every_pattern_has_its_example():
     everything = "\n".join([*TOKENS.values()])
     unused = [each.found.pattern for each in secrets.PATTERNS if not each.found.search(everything)]
     assert len(unused) <= 6, unused  # Services whose tokens are like those of others.
-    assert gzip and json
