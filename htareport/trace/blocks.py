@@ -46,7 +46,7 @@ def blocks(path: Path, most: int | None = None) -> Iterator[bytes]:
     on_disk = path if path.exists() else archive_of(path) or path
     before = _state(on_disk)
     yield from _limited(unpacked(partial(_opened, path, most)), on_disk, most)
-    if _state(on_disk) != before:
+    if _state(on_disk) not in {before, None}:
         raise TraceFileError("the file changed while it was read; read it again when it is complete")
 
 

@@ -89,9 +89,9 @@ def read_carefully(window: Window, reader: Reader, repairs: Repairs, *, salvage:
         if end or is_all:
             window.position += end
             return is_closed
-        if size > MOST_AROUND:
+        if size >= MOST_AROUND:
             raise PlacedError("no end of an event", window.place(), f"it has more than {MOST_AROUND >> 20} MB")
-        size *= 4  # An event larger than the window.
+        size = min(4 * size, MOST_AROUND)  # An event larger than the window.
 
 
 class _Means(NamedTuple):

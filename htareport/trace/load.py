@@ -128,6 +128,7 @@ class _Loading:
     def _read_events(self) -> None:
         """Everything up to the bracket that closes the events; the position is behind it then."""
         window, reader = self._window, self._reader
+        window.skip_between()
         while True:
             window.fill(2 * CHUNK)
             found = cut(window) if len(window.data) - window.position > 2 * CHUNK or not window.at_end else None
@@ -166,9 +167,9 @@ class _Loading:
             spans, close = event_spans(text)
             if spans or close >= 0:
                 break
-            if (limit == len(window.data) and window.at_end) or size > MOST_AROUND:
+            if (limit == len(window.data) and window.at_end) or size >= MOST_AROUND:
                 return self._read_carefully()
-            size *= 4  # An event larger than the window.
+            size = min(4 * size, MOST_AROUND)  # An event larger than the window.
         end = close if close >= 0 else spans[-1][1]
         if not self._feed_span(text[:end]):
             return self._read_carefully()

@@ -83,11 +83,7 @@ class Window:
         """Have `size` bytes ahead if there are as many; what was used is dropped."""
         if len(self.data) - self.position >= size or self.at_end:
             return
-        used = self.position - 1  # The byte before the position is needed for the bracket of the next chunk.
-        if used > 0:
-            del self.data[:used]
-            self.offset += used
-            self.position -= used
+        self._drop_used()
         while len(self.data) - self.position < size and self.more():
             pass
 
@@ -95,8 +91,18 @@ class Window:
         """Move on to the first byte of the next event, or of what closes the array."""
         while True:
             self.position = _behind(_BETWEEN, self.data, self.position)
-            if self.position < len(self.data) or not self.more():
+            if self.position < len(self.data):
                 return
+            self._drop_used()
+            if not self.more():
+                return
+
+    def _drop_used(self) -> None:
+        used = self.position - 1  # The byte before the position is needed for the bracket of the next chunk.
+        if used > 0:
+            del self.data[:used]
+            self.offset += used
+            self.position -= used
 
     def place(self, position: int | None = None) -> int:
         """Offset in the whole text."""
