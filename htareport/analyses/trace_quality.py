@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.quality_rows import Row, events, names, of_file, overlaps
 from htareport.report import Column, TableSpec, Unit, key
-from htareport.trace import Capture, RankTrace
+from htareport.trace import RankTrace
 
 _RANK, _FILE = key("rank", "Rank"), key("file", "File", Unit.TEXT)
 _MOST_WARNINGS = 20  # Of a rank; all of them stand in the report's own list.
@@ -21,7 +19,6 @@ _WORDS = {
     "set_aside": "events with impossible times set aside",
     "redacted": "places redacted",
 }
-Row: TypeAlias = dict[str, Any]
 
 _FILES = TableSpec(
     "files",
@@ -82,6 +79,19 @@ _REDACTED = TableSpec(
         Column("count", "Count", Unit.COUNT, "Places, in distinct texts of the rank's files."),
     ),
 )
+_OVERLAPS = TableSpec(
+    "overlaps",
+    "Overlaps on a stream",
+    (
+        _RANK,
+        key("device", "Device"),
+        key("stream", "Stream"),
+        Column("count", "Device events", Unit.COUNT, "Those that start before one that started earlier has ended."),
+        Column("longest", "Longest", Unit.NANOSECONDS, "Longest time that one shares with those before it."),
+    ),
+    help="Late end stamps, or kernels that are launched to overlap. All times are unions: none is counted twice.",
+    is_detail=True,
+)
 _WARNINGS = TableSpec(
     "warnings",
     "Warnings",
@@ -113,15 +123,16 @@ class TraceQuality(Analysis):
     title = "Trace quality"
     group = Group.QUALITY
     nothing = "no file holds an event"
-    tables = (_SALVAGED, _REPAIRS, _SET_ASIDE, _REDACTED, _FILES, _WARNINGS)
+    tables = (_SALVAGED, _REPAIRS, _SET_ASIDE, _REDACTED, _FILES, _OVERLAPS, _WARNINGS)
 
     def map(self, trace: RankTrace) -> Frames:
         if not len(trace.events) and not trace.loaded.memory:
             return {}
-        parts = [_of_file(name, file) for name, file in zip(_names(trace), trace.captures, strict=True)]
+        parts = [of_file(name, file) for name, file in zip(names(trace), trace.captures, strict=True)]
         rows = {spec.name: [row for part in parts for row in part.get(spec.name, ())] for spec in self.tables}
-        for row, events in zip(rows["files"], _events(trace), strict=True):
-            row["events"] = events
+        for row, count in zip(rows["files"], events(trace), strict=True):
+            row["events"] = count
+        rows["overlaps"] = list(overlaps(trace))
         rows["redacted"] = [{"kind": kind, "count": count} for kind, count in trace.loaded.redactions.items()]
         rows["warnings"] = [{"number": at + 1, "text": text} for at, text in enumerate(trace.warnings[:_MOST_WARNINGS])]
         return {spec.name: _frame(spec, rows[spec.name]) for spec in self.tables}
@@ -138,42 +149,6 @@ class TraceQuality(Analysis):
             yield "Every file was read as it is: nothing was repaired, set aside, salvaged or redacted."
 
 
-def _of_file(name: str, file: Capture) -> dict[str, list[Row]]:
-    """Rows of the tables about one file."""
-    slips, aside, kept = sorted(file.slips.items()), sorted(file.set_aside.items()), file.salvaged
-    told = {"file": name, "host": file.host, "events": 0, "repairs": sum(slip.count for _, slip in slips)}
-    share = kept.kept_bytes / kept.all_bytes if kept else 1.0
-    rows: dict[str, list[Row]] = {
-        "files": [told | {"set_aside": sum(count for _, count in aside), "kept": share}],
-        "repairs": [
-            {"file": name, "what": what, "count": slip.count, "line": slip.line, "byte": slip.byte}
-            for what, slip in slips
-        ],
-        "set_aside": [
-            {"file": name, "where": where, "reason": reason, "count": count} for (where, reason), count in aside
-        ],
-    }
-    if kept:
-        sizes = {"events": kept.events, "kept_bytes": kept.kept_bytes, "all_bytes": kept.all_bytes}
-        rows["salvaged"] = [{"file": name, **sizes, "reason": kept.reason}]
-    return rows
-
-
-def _names(trace: RankTrace) -> list[str]:
-    """Names of the files, numbered where several folders have the same."""
-    names, seen = [file.name for file in trace.captures], Counter[str]()
-    seen.update(names)
-    return [f"{name} ({number})" if seen[name] > 1 else name for number, name in enumerate(names, 1)]
-
-
-def _events(trace: RankTrace) -> list[int]:
-    """How many rows each file has."""
-    counts = np.zeros(len(trace.captures), np.int64)
-    for columns in (*trace.loaded.tables.values(), *filter(None, [trace.loaded.memory])):
-        counts += np.bincount(columns["capture"], minlength=len(counts))
-    return [int(count) for count in counts]
-
-
 def _frame(spec: TableSpec, rows: list[Row]) -> pd.DataFrame:
     """Rows as a frame, numbers as numbers where there are none too."""
     columns = [column for column in spec.columns if column.name != "rank"]
@@ -183,7 +158,13 @@ def _frame(spec: TableSpec, rows: list[Row]) -> pd.DataFrame:
 
 
 def _dtype(column: Column) -> str:
-    return "object" if column.unit.is_text else "float64" if column.unit is Unit.RATIO else "int64"
+    return (
+        "object"
+        if column.unit.is_text or column.unit is Unit.ID
+        else "float64"
+        if column.unit is Unit.RATIO
+        else "int64"
+    )
 
 
 def _done(frames: Frames) -> Iterator[str]:

@@ -22,6 +22,7 @@ from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
+_AS_HOST = "they are taken for host rows, not for device work"
 _MOST_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
 
 
@@ -107,8 +108,24 @@ class _File:
         self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
         slips = sorted(self.capture.slips.items())
         self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in slips])
+        if reader.like_device:
+            listed = ", ".join(sorted(map(printable, reader.like_device)))
+            self.warnings.append(f"{self.capture.name}: rows of unknown categories have a stream: {listed}; {_AS_HOST}")
+        self._warn_of_far_events()
         aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
         self._warn("events with impossible times set aside", aside)
+
+    def _warn_of_far_events(self) -> None:
+        """Name events that lie far from all others: the time between them counts as recorded."""
+        first, last = self.capture.first_ns, self.capture.last_ns
+        if first is None or last is None or last - first <= _HOUR_NS:
+            return
+        starts = np.sort(np.concatenate([columns["ts"] for columns in self.rows.tables.values()]))
+        limits = [0, *(np.flatnonzero(np.diff(starts) > _HOUR_NS) + 1).tolist(), len(starts)]
+        sizes = np.diff(limits)
+        if far := int(sizes.sum() - sizes.max()):
+            text = f"{far} events lie more than an hour from all others, and the time between counts as recorded"
+            self.warnings.append(f"{self.capture.name}: {text}")
 
     def _warn(self, what: str, texts: list[str]) -> None:
         if texts:

@@ -70,7 +70,7 @@ def test_a_file_with_nothing_to_say(tmp_path):
     TraceBuilder(0).kernel("a", 1, 2).write(tmp_path / "a.json")
     section = section_of(tmp_path)
     assert section.notes == ("Every file was read as it is: nothing was repaired, set aside, salvaged or redacted.",)
-    assert [len(table.frame) for table in section.tables] == [0, 0, 0, 0, 1, 0]
+    assert [len(table.frame) for table in section.tables] == [0, 0, 0, 0, 1, 0, 0]
 
 
 def test_redactions_are_counted(tmp_path):
@@ -93,3 +93,15 @@ def test_files_of_one_name(tmp_path):
     section = section_of(tmp_path)
     assert section.status is Status.OK
     assert section.table("files")["file"].tolist() == ["rank0.json (1)", "rank0.json (2)"]
+
+
+def test_overlaps_on_a_stream(tmp_path):
+    """[0, 100] holds [10, 20] whole and shares 40 with [60, 120]; touching, other streams and other devices do not."""
+    made = TraceBuilder(0, devices=2)
+    for start, dur in ((0, 100), (10, 10), (60, 60), (120, 5)):
+        made.kernel("a", start, dur, stream=7).kernel("b", 200 + start, dur, stream=7, device=1)
+    made.kernel("c", 0, 50, stream=8).kernel("c", 50, 50, stream=8)
+    path = made.write(tmp_path / "a.json")
+    path.write_text(path.read_text().replace('"tid": 7', '"tid": "seven"').replace('"stream": 8', '"stream": "eight"'))
+    table = section_of(tmp_path).table("overlaps")
+    assert table.to_numpy().tolist() == [[0, 0, 7, 2, 40_000], [0, 1, 7, 2, 40_000]]
