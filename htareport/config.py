@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from htareport.errors import UsageError, printable
 
 PAPERS = ("A4", "Letter")
+READING = ("salvage", "max_bytes", "no_redact")  # How trace files are read.
 AMOUNTS = ("gpu_hour", "samples_per_step", "tokens_per_step")  # Options of the analysis of cost.
 MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
+
+_BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]?)B?", re.ASCII | re.IGNORECASE)
+_UNITS = ("", "K", "M", "G", "T")
 
 Settings = dict[str, dict[str, str]]  # Option values by analysis and option.
 
@@ -39,6 +45,9 @@ class ReportOptions:
     plotlyjs: Path | None = None
     fail_on: tuple[str, ...] = ()
     fail_on_inconclusive: bool = False
+    salvage: bool = False
+    max_bytes: int | None = None
+    no_redact: bool = False
     set: Settings = field(default_factory=Settings)
 
 
@@ -128,6 +137,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_text(each) for each in (value if isinstance(value, list) else [value])))
 
 
+def _bytes(value: Any) -> int:
+    """Read 20G, 1.5 GB or 1000000."""
+    found = _BYTES.fullmatch(str(value).strip())
+    if not found or isinstance(value, bool):
+        raise ValueError(f"{str(value)!r} is no number of bytes such as 20G")
+    return int(Decimal(found[1]) * 1000 ** _UNITS.index(found[2].upper()))
+
+
 def _names(value: Any) -> tuple[str, ...]:
     texts = map(_text, value if isinstance(value, list) else [value])
     parts = [part.strip() for text in texts for part in text.split(",")]
@@ -214,5 +231,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "plotlyjs": _file,
     "fail_on": _texts,
     "fail_on_inconclusive": _flag,
+    "salvage": _flag,
+    "max_bytes": _bytes,
+    "no_redact": _flag,
     "set": _settings,
 }

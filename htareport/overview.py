@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from htareport.report import Fact, Section, Unit
+from htareport.report import Fact, Section, Table, Unit
 from htareport.trace.summary import RankFacts
+from htareport.trace.window import listed
 from htareport.units import text
 
 _WORTH_SAYING = 0.02  # Less idle time than this needs no cause.
@@ -18,11 +20,44 @@ def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
     facts = {fact.name: fact for section in sections for fact in section.facts}
     if not any(each.num_events for each in ranks):
         return "Nothing was recorded."
+    salvaged = salvaged_sentence([each.rank for each in ranks if each.salvaged])
     has_gpu, shares = any(each.num_device_events for each in ranks), _shares(facts)
     which = _which(ranks) if "step_time" in facts else ""
     duration = _duration(facts, ranks, has_gpu=has_gpu) + (f" ({which})" if which else "")
     duration += (": on average " if which else ": ") + shares + "." if shares else "."
-    return " ".join([duration, *_cause(facts), *_slowest(facts), *([] if has_gpu else _host_only(facts))])
+    said = [duration, *_cause(facts), *_slowest(facts), *([] if has_gpu else _host_only(facts)), salvaged]
+    return " ".join(filter(None, said))
+
+
+def salvaged_sentence(ranks: Sequence[int]) -> str:
+    """Say which ranks hold only what could be kept of damaged files; empty if none does."""
+    if not ranks:
+        return ""
+    some = f"Rank {ranks[0]} is" if len(ranks) == 1 else f"Ranks {listed(ranks)} are"
+    why = "a file that is damaged or ends early" if len(ranks) == 1 else "files that are damaged or end early"
+    return f"{some} salvaged: the numbers hold for what was kept of {why}."
+
+
+def marked(section: Section, ranks: Sequence[int]) -> Section:
+    """Return a section that says, above its numbers and below its tables and charts, which ranks are salvaged."""
+    if not (said := salvaged_sentence(ranks)):
+        return section
+    short = f"Salvaged: rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}."
+    return replace(
+        section,
+        notes=(said, *section.notes),
+        charts=tuple(replace(chart, caption=f"{chart.caption} {short}".strip()) for chart in section.charts),
+        tables=tuple(
+            replace(table, note=f"{table.note} {short}".strip()) if _shows(table, ranks) else table
+            for table in section.tables
+        ),
+    )
+
+
+def _shows(table: Table, ranks: Sequence[int]) -> bool:
+    """Whether some ranks have a part in a table: those in it, or all where it does not tell them apart."""
+    frame = table.frame
+    return len(frame) > 0 and ("rank" not in frame or bool(frame["rank"].isin(ranks).any()))
 
 
 def _which(ranks: Sequence[RankFacts]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from htareport.analyses.base import Analysis
 from htareport.comparison import compare, judged
@@ -25,6 +25,8 @@ def diff(  # noqa: PLR0913  the options of a run, and gates
     *,
     analyses: Sequence[Analysis] | None = None,
     steps: str = "all",
+    salvage: bool = False,
+    redact: bool = True,
     executor: Executor | None = None,
     title: str = "",
     gates: Sequence[str] = (),
@@ -38,22 +40,14 @@ def diff(  # noqa: PLR0913  the options of a run, and gates
     """
     limits = [parse(gate) for gate in gates]
     check(limits, has_base=True)
-    before, after = (
-        _report(side, analyses=analyses, steps=steps, executor=executor, progress=progress) for side in (base, new)
-    )
+    how = {"analyses": analyses, "steps": steps, "salvage": salvage, "redact": redact, "executor": executor}
+    before, after = (_report(side, how | {"progress": progress}) for side in (base, new))
     return judged(compare(before, after, title=title), limits, before)[0]
 
 
-def _report(
-    side: Side,
-    *,
-    analyses: Sequence[Analysis] | None,
-    steps: str,
-    executor: Executor | None,
-    progress: Progress | None,
-) -> Report:
+def _report(side: Side, how: dict[str, Any]) -> Report:
     if isinstance(side, Report):
         return side
     if isinstance(side, (str, Path)) and is_saved_report(Path(side)):
         return Report.load(side)
-    return analyze(side, analyses=analyses, steps=steps, executor=executor, progress=progress)
+    return analyze(side, **how)

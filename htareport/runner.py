@@ -19,23 +19,28 @@ from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.errors import NothingToReadError, UsageError, printable
 from htareport.executors import isolated
-from htareport.overview import verdict
+from htareport.overview import marked, verdict
 from htareport.report import Report, Section, Status, Table, concat
 from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
 from htareport.rules.looking import RankEvidence, look
 from htareport.rules.telling import tell
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
+from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.model import Source
+from htareport.trace.redact import numbered
 from htareport.trace.summary import (
     RankFacts,
     consistency_warnings,
     facts_of,
     job_meta,
     left_out_warnings,
+    secret_warnings,
     step_warnings,
 )
 
+_NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
+_KILLED = f"its process was killed, most likely since {_NO_MEMORY}"
 Progress: TypeAlias = Callable[[int, int, str], None]
 
 
@@ -58,6 +63,8 @@ def analyze(  # noqa: PLR0913  the options of a run
     analyses: Sequence[Analysis] | None = None,
     rules: Sequence[Rule] | None = None,
     steps: str = "all",
+    salvage: bool = False,
+    redact: bool = True,
     executor: Executor | None = None,
     title: str = "",
     progress: Progress | None = None,
@@ -67,15 +74,19 @@ def analyze(  # noqa: PLR0913  the options of a run
     Where analyses are chosen, no rules run unless they are given too.
 
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
-    `complete` or numbers such as 3,5-7; `executor` is any concurrent.futures one, none: in this process. `progress` is
-    called after each rank with (done, total, label). NothingToReadError if no rank can be read.
+    `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
+    marks their ranks; `redact` takes tokens, passwords, names of users and hosts and the like out of what the traces
+    hold; `executor` is any concurrent.futures one, none: in this process. `progress` is called after each rank with
+    (done, total, label). NothingToReadError if no rank can be read.
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
+    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact)
+    trace = replace(trace, options=how)
     chosen = discover() if analyses is None else list(analyses)
     asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
     window = Window.parse(steps)
     summaries = sorted(
-        _summaries(trace, Work(chosen, asked, window), executor, progress), key=lambda summary: summary.rank
+        _summaries(trace, Work(chosen, asked, window, how), executor, progress), key=lambda summary: summary.rank
     )
     loaded = [summary for summary in summaries if summary.facts]
     if not loaded:
@@ -95,15 +106,29 @@ def analyze(  # noqa: PLR0913  the options of a run
         "options": {each.name: options for each in chosen if (options := each.chosen_options())},
         "problems": problems,
     }
+    salvaged = [text for each in facts for text in each.salvaged]
     warnings = (
         *problems,
+        *salvaged,
         *trace.warnings,
         *left_out_warnings(trace.left_out),
         *step_warnings(facts, window),
         *consistency_warnings(facts, trace.unasked),
-        *(warning for each in facts for warning in each.warnings),
+        *secret_warnings(facts),
+        *(warning for each in facts for warning in each.warnings if warning not in salvaged),
     )
-    return Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
+    report = Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
+    return _with_numbered_hosts(report, facts) if redact else report
+
+
+def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
+    """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
+    hosts = [each.host for each in facts if each.host]
+    if not hosts:
+        return report
+    text = report.to_json().decode()
+    renamed = numbered(text, hosts)
+    return report if renamed == text else Report.from_json(renamed)
 
 
 @dataclass(frozen=True)
@@ -111,15 +136,18 @@ class Work:
     """What is to be done with each rank."""
 
     analyses: Sequence[Analysis]
-    rules: Sequence[Rule]
-    window: Window
+    rules: Sequence[Rule] = ()
+    window: Window = ALL
+    options: ReadOptions = DEFAULT_OPTIONS
 
 
 def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     try:
-        trace = RankTrace.load(rank, files, work.window)
+        trace = RankTrace.load(rank, files, work.window, work.options)
         summary = RankSummary(rank, facts_of(trace))
+    except MemoryError:
+        return RankSummary(rank, load_error=_NO_MEMORY)
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
     for analysis in work.analyses:
@@ -168,7 +196,7 @@ def _pooled(trace: Trace, work: Work, executor: Executor) -> Iterator[RankSummar
         try:
             yield isolated(summarize, rank, trace.files[rank], work)
         except BrokenExecutor:
-            yield RankSummary(rank, load_error="its process was killed, most likely for lack of memory")
+            yield RankSummary(rank, load_error=_KILLED)
 
 
 def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
@@ -202,7 +230,7 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
         )
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))
-    return done, problem
+    return marked(done, [s.rank for s in having if s.facts and s.facts.salvaged]), problem
 
 
 def _failed(section: Section, error: str) -> tuple[Section, str]:

@@ -74,6 +74,16 @@ def test_analyses_know_neither_each_other_nor_how_they_are_drawn():
             assert not (name.startswith("htareport.analyses.") and name.split(".")[2] in analyses), path
 
 
+def test_nothing_is_unpickled():
+    """A file that is read can hold data, never code."""
+    for path in FILES:
+        used = {name.partition(".")[0] for name in _imports(path)}
+        assert not used & {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}, path
+        names = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}
+        assert not names & {"read_pickle", "extractall", "unpack_archive"}, path
+        assert "allow_pickle=True" not in path.read_text(encoding="utf-8"), path
+
+
 @pytest.mark.parametrize("code", ["import htareport", "import htareport.cli as cli; assert cli.main(['--help']) == 0"])
 def test_importing_loads_nothing_heavy(code):
     command = [sys.executable, "-c", f"{code}; import sys; sys.stderr.write(' '.join(sys.modules))"]

@@ -32,6 +32,7 @@ class Group(StrEnum):
     COMMUNICATION = "Communication"
     MEMORY = "Memory"
     HOST = "Host"
+    QUALITY = "Data quality"
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     validate.add_argument("source", metavar="TRACES", help=TRACES_HELP)
     for command in (explain, validate):
         command.set_defaults(ranks=None, jobs=None, parser=command)
-    _add_reading_options(validate)
+    _add_reading_options(validate, writes=False)
     _add_common_options(explain, validate)
     channels.add_commands(commands, _add_reading_options, _add_common_options)
     return made
@@ -169,9 +169,16 @@ def _add_report_options(report: Any) -> None:
     _add_common_options(report)
 
 
-def _add_reading_options(command: argparse.ArgumentParser) -> None:
+def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = True) -> None:
     command.add_argument("--ranks", metavar="LIST", help="only these ranks, such as 0,3-5")
     command.add_argument("-j", "--jobs", metavar="N", help="processes (default: what cores and memory allow)")
+    command.add_argument("--salvage", action="store_true", default=None, help="keep the complete events of files that "
+        "are damaged or end early, and mark their ranks")  # fmt: skip
+    command.add_argument("--max-bytes", metavar="N", help="most bytes of a file once unpacked, such as 20G (default: "
+        "200 times its size, at least 1 GB)")  # fmt: skip
+    if writes:
+        command.add_argument("--no-redact", action="store_true", default=None, help="keep tokens, passwords, home "
+            "folders, names of users and hosts that stand in the traces; by default they are redacted")  # fmt: skip
 
 
 def _add_common_options(*commands: argparse.ArgumentParser) -> None:

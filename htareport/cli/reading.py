@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from htareport.executors import default_jobs, make_executor, raw_sizes
 
 if TYPE_CHECKING:
+    from htareport.config import ReportOptions
     from htareport.trace import Trace
 
 log = logging.getLogger(__name__)
 
 
-def open_trace(source: str, ranks: frozenset[int] | None) -> Trace:
-    """Find the trace files of one run."""
-    from htareport.trace import Trace
+def open_trace(source: str, options: ReportOptions) -> Trace:
+    """Find the trace files of one run; they will be read as the options say."""
+    from htareport.trace import ReadOptions, Trace
 
-    trace = Trace.open(source, ranks=ranks)
+    how = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes)
+    trace = Trace.open(source, ranks=options.ranks, options=how)
     log.info("%s: %d ranks", source, len(trace.files))
     return trace
 

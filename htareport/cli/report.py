@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.config import AMOUNTS, ReportOptions, did_you_mean, report_options
+from htareport.config import AMOUNTS, READING, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ FINDINGS = "findings"  # Name of the section of all rules.
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
-    "fail_on", "fail_on_inconclusive", *AMOUNTS,
+    "fail_on", "fail_on_inconclusive", *READING, *AMOUNTS,
 )  # fmt: skip
-_FOR_TRACES = ("ranks", "steps", "only", "set", *AMOUNTS)
+_FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
 
 
 def run(arguments: Namespace) -> int:
@@ -183,7 +183,7 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     from htareport.runner import analyze
 
     analyses, rules = chosen_analyses(options), chosen_rules(options)
-    trace = reading.open_trace(source, options.ranks)
+    trace = reading.open_trace(source, options)
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
         render.prepare(options.plotlyjs)
@@ -193,6 +193,7 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
             analyses=analyses,
             rules=rules,
             steps=options.steps,
+            redact=not options.no_redact,
             executor=executor,
             title=options.title,
             progress=progress,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses
-from htareport.config import report_options
+from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, chosen_rules
+from htareport.config import READING, report_options
 from htareport.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from htareport.render.email import Mail
     from htareport.report import Report
 
-_FOR_TRACES = ("ranks", "steps", "jobs")
+_FOR_TRACES = ("ranks", "steps", "jobs", *READING)
 _KEPT = "report.eml"
 _MOST_KEPT = 1000
 
@@ -70,21 +70,22 @@ def _report(arguments: Namespace) -> Report:
     from htareport.trace.reports import is_saved_report
 
     if is_saved_report(Path(arguments.source)):
-        if asked := [f"--{name}" for name in _FOR_TRACES if name in given]:
+        if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
             raise UsageError(f"{', '.join(asked)}: needs the traces, and {arguments.source} is a saved report")
         report = Report.load(arguments.source)
         return dataclasses.replace(report, title=options.title) if options.title else report
     from htareport.runner import analyze
 
-    analyses = chosen_analyses(options)
-    trace = reading.open_trace(arguments.source, options.ranks)
+    analyses, rules = chosen_analyses(options), chosen_rules(options)
+    trace = reading.open_trace(arguments.source, options)
     with (
         reading.executor(trace, options.jobs) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         return analyze(
-            trace, analyses=analyses, steps=options.steps, executor=executor, title=options.title, progress=progress
-        )
+            trace, analyses=analyses, rules=rules, steps=options.steps, redact=not options.no_redact,
+            executor=executor, title=options.title, progress=progress,
+        )  # fmt: skip
 
 
 def _keep(made: Mail, output: str | None) -> str:

@@ -15,7 +15,7 @@ from htareport.errors import NothingToReadError, TraceFileError, printable
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.trace import Capability, Trace
+    from htareport.trace import Capability, ReadOptions, Trace
 
 EXIT_PARTIAL = 4
 
@@ -36,9 +36,10 @@ class Checked:
 
 def run(arguments: Namespace) -> int:
     """Print the tables; return the exit status."""
-    given = {name: getattr(arguments, name) for name in ("ranks", "jobs") if getattr(arguments, name) is not None}
+    names = ("ranks", "jobs", "salvage", "max_bytes")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     options = report_options(given)
-    trace = reading.open_trace(arguments.source, options.ranks)
+    trace = reading.open_trace(arguments.source, options)
     with (
         reading.executor(trace, options.jobs) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
@@ -52,12 +53,12 @@ def run(arguments: Namespace) -> int:
     return _print(trace, checked)
 
 
-def check(rank: int, paths: Path | tuple[Path, ...]) -> Checked:
+def check(rank: int, paths: Path | tuple[Path, ...], options: ReadOptions | None = None) -> Checked:
     """Read one rank. Never raises: it runs in another process."""
     from htareport.trace import RankTrace
 
     try:
-        found = RankTrace.load(rank, paths)
+        found = RankTrace.load(rank, paths, options=options)
         return Checked(
             rank,
             size=sum(capture.size for capture in found.captures),
@@ -70,15 +71,17 @@ def check(rank: int, paths: Path | tuple[Path, ...]) -> Checked:
         )
     except TraceFileError as error:
         return Checked(rank, errors=(str(error) if isinstance(paths, tuple) else f"{printable(paths.name)}: {error}",))
+    except MemoryError:
+        return Checked(rank, errors=(f"rank {rank}: not enough memory for it (fewer processes, -j, need less)",))
     except Exception as error:  # noqa: BLE001  A fault of ours with one file shall not hide the others.
         return Checked(rank, errors=(f"rank {rank}: internal error: {type(error).__name__}: {error}",))
 
 
 def _check_all(trace: Trace, executor: Executor | None) -> Iterator[Checked]:
     if executor is None:
-        yield from (check(rank, paths) for rank, paths in trace.files.items())
+        yield from (check(rank, paths, trace.options) for rank, paths in trace.files.items())
         return
-    futures = {executor.submit(check, rank, paths): rank for rank, paths in trace.files.items()}
+    futures = {executor.submit(check, rank, paths, trace.options): rank for rank, paths in trace.files.items()}
     for future in as_completed(futures):
         try:
             yield future.result()

@@ -10,7 +10,7 @@ from typing import Any
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.errors import NothingToReadError, TraceFileError
 from htareport.report import concat
-from htareport.trace import ALL, RankTrace, Trace, Window
+from htareport.trace import ALL, RankTrace, ReadOptions, Trace, Window
 
 PER_US = 1000.0
 
@@ -20,6 +20,7 @@ class LoadedRanks:
 
     `trace_files` is {rank: file or files}, a list of files, or None for all traces of the folder `trace_dir`.
     `include_last_profiler_step=False` leaves out GPU work that is launched in or after each rank's last profiler step.
+    `salvage=True` keeps the complete events of files that are damaged or end early, and warns of each.
     """
 
     def __init__(
@@ -30,16 +31,16 @@ class LoadedRanks:
         salvage: bool = False,
     ) -> None:
         """Load every rank. NothingToReadError if there is none; a rank that cannot be read is warned of."""
-        if salvage:
-            raise NotImplementedError("salvage: files that end early cannot be read in part yet")
-        self.trace = Trace.open(_within(trace_dir, trace_files) if trace_files is not None else trace_dir)
+        source = _within(trace_dir, trace_files) if trace_files is not None else trace_dir
+        self.trace = Trace.open(source, options=ReadOptions(salvage=salvage))
         window = ALL if include_last_profiler_step else Window(without_last_step=True)
         self.ranks_loaded: dict[int, RankTrace] = {}
         problems = [f"{name}: not used: {reason}" for name, reason in self.trace.unusable]
         for rank, files in self.trace.files.items():
             try:
-                self.ranks_loaded[rank] = RankTrace.load(rank, files, window)
+                self.ranks_loaded[rank] = RankTrace.load(rank, files, window, self.trace.options)
                 problems += [f"{name}: not used: {reason}" for name, reason in self.ranks_loaded[rank].problems]
+                problems += self.ranks_loaded[rank].salvaged
             except TraceFileError as error:
                 problems.append(f"{_names(files)}: not used: {error} (rank {rank} is missing)")
         if not self.ranks_loaded:

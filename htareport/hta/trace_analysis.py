@@ -14,4 +14,5 @@ class TraceAnalysis(Breakdowns, Counters, CriticalPath, Operators, RanksCompared
 
     `trace_files` is {rank: file or files}, a list of files, or None for all traces of the folder `trace_dir`.
     `include_last_profiler_step=False` leaves out GPU work that is launched in or after each rank's last profiler step.
+    `salvage=True` keeps the complete events of files that are damaged or end early, and warns of each.
     """

@@ -1,7 +1,9 @@
 """Kineto traces on disk, and one rank's events in memory."""
 
+from htareport.trace.capture import Capture
 from htareport.trace.events import Events
+from htareport.trace.load import ReadOptions
 from htareport.trace.model import Capability, RankTrace, Trace
 from htareport.trace.window import ALL, Window
 
-__all__ = ["ALL", "Capability", "Events", "RankTrace", "Trace", "Window"]
+__all__ = ["ALL", "Capability", "Capture", "Events", "RankTrace", "ReadOptions", "Trace", "Window"]

@@ -1,6 +1,7 @@
 """The bytes of a trace file, decompressed, in blocks: plain, gzip, zstd, and members of zip and tar archives.
 
-What a file is is decided by its content, never by its suffix. Nothing here looks at JSON.
+What a file is is decided by its content, never by its suffix. Nothing here looks at JSON. Members of archives are read
+where they lie: their names lead nowhere, and nothing is unpacked onto the disk.
 """
 
 from __future__ import annotations
@@ -14,22 +15,17 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
 from htareport.errors import TraceFileError
+from htareport.trace.unpack import COMPRESSED, READ, DamagedDataError, Readable, Reread, begin_of, unpacked
 
-_inflate: Any
-try:
-    from isal import isal_zlib as _inflate  # Three to four times as fast.
-except ImportError:  # pragma: no cover  where isal has no wheel
-    _inflate = zlib
-
-BLOCK = 1 << 20
-_READ = 1 << 18
-_GZIP, _ZIP, _ZSTD = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
-COMPRESSED = (_GZIP, _ZSTD)
+_ZIP = b"PK\x03\x04"
 NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it gives to a file"
+MOST_UNPACKED = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
+MOST_TIMES = 200  # Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
 _TAR_MAGIC = slice(257, 262)
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
@@ -39,34 +35,31 @@ _DAMAGED = (
 )
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path, most: int | None = None) -> Iterator[bytes]:
     """Yield the decompressed bytes in blocks of about 1 MB.
 
     `path` may go on inside an archive (`run.zip/rank0.json`); an archive itself stands for the only file in it.
-    TraceFileError if the compressed data end early or are damaged; OSError if the file cannot be read.
+    TraceFileError if the file changes meanwhile or holds more than `most` bytes (by default MOST_TIMES its size, at
+    least MOST_UNPACKED); DamagedDataError behind the last block if packed data end early or are damaged; OSError if the
+    file cannot be read.
     """
-    with _opened(path) as file:
-        start = file.read(_READ)
-        if start.startswith(_GZIP):
-            yield from _gunzipped(file, start)
-        elif start.startswith(_ZSTD):
-            yield from _unzstd(file, start)
-        else:
-            while start:
-                yield start
-                start = file.read(BLOCK)
+    on_disk = path if path.exists() else archive_of(path) or path
+    before = _state(on_disk)
+    yield from _limited(unpacked(partial(_opened, path, most)), on_disk, most)
+    if _state(on_disk) not in {before, None}:
+        raise TraceFileError("the file changed while it was read; read it again when it is complete")
 
 
-def archive_members(path: Path) -> list[Path] | None:
+def archive_members(path: Path, most: int | None = None) -> list[Path] | None:
     """Return the files inside a zip or tar (also compressed), as paths below it; None if it is no archive."""
     try:
         with open_regular(path) as file:
-            kind = _archive_kind(file.read(_READ))
+            kind = _archive_kind(file.read(READ))
         if kind == "zip":
             with zipfile.ZipFile(path) as archive:
                 return [path / _clean(info.filename) for info in archive.infolist() if not info.is_dir()]
-        if kind == "tar":
-            with tarfile.open(path) as tar:
+        if kind:
+            with _tar(path, kind, most) as tar:
                 return [path / _clean(member.name) for member in tar if member.isfile()]
     except _DAMAGED as error:
         raise _damaged(error) from error
@@ -91,16 +84,34 @@ def archive_of(path: Path) -> Path | None:
     return next((each for each in path.parents if each.is_file()), None)
 
 
+def _state(on_disk: Path) -> tuple[int, int] | None:
+    """What changes when a file is written to; None once it is deleted, whose content an open file still gives."""
+    try:
+        found = on_disk.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _limited(content: Iterator[bytes], on_disk: Path, most: int | None) -> Iterator[bytes]:
+    """The same blocks; TraceFileError where there are too many for a file that was not made to do harm."""
+    limit = most if most is not None else max(MOST_UNPACKED, MOST_TIMES * on_disk.stat().st_size)
+    for block in content:
+        limit -= len(block)
+        if limit < 0:
+            allowed = f"{most:,} bytes" if most is not None else f"{MOST_TIMES} times its size, or 1 GB,"
+            raise TraceFileError(f"holds more than {allowed} once unpacked; --max-bytes allows more")
+        yield block
+
+
 def _archive_kind(start: bytes) -> str:
-    """Tell by its first bytes whether a file is a `zip`, a `tar`, or no archive."""
+    """Tell by its first bytes whether a file is a `zip`, a `tar`, a compressed one (`tar+`), or no archive."""
     if start.startswith(_ZIP):
         return "zip"
-    if start.startswith(_GZIP):
-        try:
-            start = _inflate.decompressobj(31).decompress(start, 512)
-        except _inflate.error:
-            return ""
-    return "tar" if start[_TAR_MAGIC] == b"ustar" else ""
+    if start[_TAR_MAGIC] == b"ustar":
+        return "tar"
+    is_packed = start.startswith(COMPRESSED)
+    return "tar+" if is_packed and begin_of(start, _TAR_MAGIC.stop)[_TAR_MAGIC] == b"ustar" else ""
 
 
 def _clean(member: str) -> str:
@@ -108,42 +119,42 @@ def _clean(member: str) -> str:
     return posixpath.normpath("/" + member).lstrip("/")
 
 
-def _damaged(error: Exception) -> TraceFileError:
-    return TraceFileError(f"damaged archive: {' '.join(str(error).split()) or type(error).__name__}")
+def _damaged(error: Exception) -> DamagedDataError:
+    return DamagedDataError(f"damaged archive: {' '.join(str(error).split()) or type(error).__name__}")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path, most: int | None) -> Iterator[Readable]:
     if not path.exists() and (archive := archive_of(path)):
-        with _member(archive, path.relative_to(archive).as_posix()) as inner:
+        with _member(archive, path.relative_to(archive).as_posix(), most) as inner:
             yield inner
         return
     with open_regular(path) as raw:
-        kind = _archive_kind(raw.read(_READ))
+        kind = _archive_kind(raw.read(READ))
         if not kind:
             raw.seek(0)
             yield raw
             return
-    members = archive_members(path) or []
+    members = archive_members(path, most) or []
     if len(members) != 1:
         raise TraceFileError(f"an archive of {len(members)} files, not one")
-    with _opened(members[0]) as inner:
+    with _opened(members[0], most) as inner:
         yield inner
 
 
 @contextmanager
-def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
+def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
     """A file inside an archive, decompressed as it is read."""
     with archive.open("rb") as peek:
-        is_zip = peek.read(4) == _ZIP
+        kind = _archive_kind(peek.read(READ))
     try:
-        if is_zip:
+        if kind == "zip":
             with zipfile.ZipFile(archive) as zipped:
                 found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
                 with zipped.open(found) as inner:
-                    yield inner
+                    yield _bounded(inner, archive, most)
         else:
-            with tarfile.open(archive) as tar:  # Member by member: a compressed tar is read up to this one, once.
+            with _tar(archive, kind, most) as tar:  # A compressed tar is read up to this member, once.
                 member = next((each for each in tar if each.isfile() and _clean(each.name) == name), None)
                 if member is None:
                     raise TraceFileError(f"no {name} in {archive.name}")
@@ -152,55 +163,18 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
         raise _damaged(error) from error
 
 
-def _gunzipped(file: IO[bytes], data: bytes) -> Iterator[bytes]:
-    """All members of a gzip stream, one after the other; zero bytes behind them are padding."""
-    given, decompressor = 0, _inflate.decompressobj(31)
-    while True:
-        try:
-            out = decompressor.decompress(data, BLOCK)
-        except _inflate.error as error:
-            raise TraceFileError(f"the gzip data are damaged behind byte {given} of the content: {error}") from error
-        if out:
-            given += len(out)
-            yield out
-        if decompressor.eof:
-            data = _behind_padding(file, decompressor.unused_data)
-            if not data.startswith(_GZIP):
-                return
-            decompressor = _inflate.decompressobj(31)
-            continue
-        data = decompressor.unconsumed_tail or file.read(_READ)
-        if not data and not out:
-            raise TraceFileError(f"the gzip data end early, at byte {given} of the content")
+def _bounded(inner: Readable, archive: Path, most: int | None) -> Readable:
+    """A member of a zip, which may itself be packed, and unpack to more before that is unpacked in turn."""
+    return Reread(_limited(iter(partial(inner.read, READ), b""), archive, most))
 
 
-def _behind_padding(file: IO[bytes], data: bytes) -> bytes:
-    """What follows a gzip member, from its first byte that is not zero on; enough to tell what it is."""
-    data = data.lstrip(b"\0")
-    while len(data) < len(_GZIP) and (more := file.read(_READ)):
-        data = (data + more).lstrip(b"\0")
-    return data
-
-
-def _unzstd(file: IO[bytes], start: bytes) -> Iterator[bytes]:
-    import zstandard  # noqa: PLC0415  few traces need it
-
-    class Joined:
-        """The file with the bytes that were looked at put back."""
-
-        pending = start
-
-        def read(self, size: int = -1) -> bytes:
-            data, self.pending = self.pending, b""
-            return data or file.read(size)
-
-    reader = zstandard.ZstdDecompressor().stream_reader(cast("Any", Joined()), read_across_frames=True)
-    try:
-        out = reader.read(BLOCK)
-        if not out:
-            raise TraceFileError("the zstd data end early, or hold nothing")
-        while out:
-            yield out
-            out = reader.read(BLOCK)
-    except zstandard.ZstdError as error:
-        raise TraceFileError(f"the zstd data are damaged: {error}") from error
+@contextmanager
+def _tar(path: Path, kind: str, most: int | None) -> Iterator[tarfile.TarFile]:
+    """An opened tar; the content of a compressed one is read as it comes, and no more of it than is allowed."""
+    if kind == "tar":
+        with tarfile.open(path, "r:") as tar:
+            yield tar
+        return
+    content = Reread(_limited(unpacked(partial(open_regular, path)), path, most))
+    with tarfile.open(fileobj=cast("Any", content), mode="r|") as tar:
+        yield tar

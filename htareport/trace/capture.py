@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from htareport.algorithms.decimals import MISSING
 from htareport.errors import TraceFileError, printable
 from htareport.trace import classify, metadata
+from htareport.trace.careful import Slip
 from htareport.trace.decode import Reader
-from htareport.trace.load import read_file
+from htareport.trace.load import ReadOptions, Salvaged, read_file
 from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
+_AS_HOST = "they are taken for host rows, not for device work"
 _MOST_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
 
 
@@ -36,6 +38,10 @@ class Capture:
     last_ns: int | None = None
     devices: dict[int, str] = field(default_factory=dict)
     processes: dict[Any, str] = field(default_factory=dict)
+    host: str = ""  # Where it was recorded, as far as its metadata or its name tell.
+    slips: Mapping[str, Slip] = field(default_factory=dict)  # What the writer got wrong, and was mended.
+    set_aside: Mapping[tuple[str, str], int] = field(default_factory=dict)  # Events, by `device` or `host` and reason.
+    salvaged: Salvaged | None = None
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,10 @@ class Loaded:
     device_categories: frozenset[str]
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
+    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
 
 
-def load_rank(paths: tuple[Path, ...]) -> Loaded:
+def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None) -> Loaded:
     """Read the files of a rank, in order of name. TraceFileError if none can be used.
 
     A file that overlaps in time with one before it is not used, and named.
@@ -69,7 +76,7 @@ def load_rank(paths: tuple[Path, ...]) -> Loaded:
     reader, rank = Reader(), _Rank()
     for path in sorted(paths, key=lambda each: (each.name, str(each))):
         try:
-            rank.add(_File(path, reader))
+            rank.add(_File(path, reader, options))
         except TraceFileError as error:
             rank.problems.append((printable(path.name), str(error)))
         except OSError as error:
@@ -84,23 +91,45 @@ def load_rank(paths: tuple[Path, ...]) -> Loaded:
 class _File:
     """What is read from one file."""
 
-    def __init__(self, path: Path, reader: Reader) -> None:
+    def __init__(self, path: Path, reader: Reader, options: ReadOptions | None) -> None:
         reader.begin()
-        content = read_file(path, reader)
+        content = read_file(path, reader, options)
         self.warnings: list[str] = []
         self.counts = reader.counts
         size = path.stat().st_size if path.exists() else 0
         self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
+        self.capture.host = metadata.host_of(path.name, content.metadata)
         self.rows = Rows(reader)
         self.memory: Columns = {}
         self.device_categories = self._tell_device_rows(reader)
-        set_aside = self._set_times_straight()
-        for what, counts in (("repaired", content.repairs), ("events with impossible times set aside", set_aside)):
-            if counts:
-                listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-                self.warnings.append(f"{self.capture.name}: {what}: {listed}")
+        self.capture.set_aside = self._set_times_straight()
+        self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
+        slips = sorted(self.capture.slips.items())
+        self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in slips])
+        if reader.like_device:
+            listed = ", ".join(sorted(map(printable, reader.like_device)))
+            self.warnings.append(f"{self.capture.name}: rows of unknown categories have a stream: {listed}; {_AS_HOST}")
+        self._warn_of_far_events()
+        aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
+        self._warn("events with impossible times set aside", aside)
+
+    def _warn_of_far_events(self) -> None:
+        """Name events that lie far from all others: the time between them counts as recorded."""
+        first, last = self.capture.first_ns, self.capture.last_ns
+        if first is None or last is None or last - first <= _HOUR_NS:
+            return
+        starts = np.sort(np.concatenate([columns["ts"] for columns in self.rows.tables.values()]))
+        limits = [0, *(np.flatnonzero(np.diff(starts) > _HOUR_NS) + 1).tolist(), len(starts)]
+        sizes = np.diff(limits)
+        if far := int(sizes.sum() - sizes.max()):
+            text = f"{far} events lie more than an hour from all others, and the time between counts as recorded"
+            self.warnings.append(f"{self.capture.name}: {text}")
+
+    def _warn(self, what: str, texts: list[str]) -> None:
+        if texts:
+            self.warnings.append(f"{self.capture.name}: {what}: {', '.join(texts)}")
 
     def _base_time(self) -> int:
         written = self.capture.meta.get("baseTimeNanoseconds")
@@ -137,9 +166,9 @@ class _File:
                 columns["kind"][self.rows.collectives[category]["row"]] = classify.COMM
         return categories
 
-    def _set_times_straight(self) -> Counter[str]:
+    def _set_times_straight(self) -> Counter[tuple[str, str]]:
         """Set rows with impossible times aside, add the base time."""
-        set_aside, tables = Counter[str](), self.rows.tables
+        set_aside, tables = Counter[tuple[str, str]](), self.rows.tables
         for category, columns in tables.items():
             given = (np.abs(columns["ts"]) <= _MOST_NS) & (columns["dur"] != MISSING) & (columns["ts"] != MISSING)
             self._set_aside(category, {"without a start or duration": ~given}, set_aside)
@@ -162,13 +191,13 @@ class _File:
         self.capture.first_ns, self.capture.last_ns = min(firsts, default=None), max(lasts, default=None)
         return set_aside
 
-    def _set_aside(self, category: str, faults: Mapping[str, Any], counts: Counter[str]) -> None:
+    def _set_aside(self, category: str, faults: Mapping[str, Any], counts: Counter[tuple[str, str]]) -> None:
         """Drop the rows of a category that have a fault; each is counted under its first."""
         kind = "device" if category in self.device_categories else "host"
         bad = np.zeros(len(self.rows.tables[category]["ts"]), np.bool_)
         for reason, rows in faults.items():
             if (new := rows & ~bad).any():
-                counts[f"{kind} events {reason}"] += int(new.sum())
+                counts[kind, reason] += int(new.sum())
                 bad |= new
         if bad.any():
             self.rows.keep(category, ~bad)

@@ -22,6 +22,7 @@ Buffer = bytes | bytearray | memoryview
 _LONGEST_PAUSE = 6
 _MOST_CATEGORIES = 200  # Beyond them, new ones are one category: a file that has as many means something else by them.
 _OTHER = "other categories"
+_STREAM_KEYS = set(LANE_KEYS.values()) - {"device"}
 _NUMBER = Union[int, float, str, None]  # noqa: UP007  made into a msgspec type at run time
 _TYPES: dict[str, tuple[Any, Any]] = {
     "int": (_NUMBER, -1),
@@ -91,6 +92,7 @@ class Reader:
         self.collectives: dict[str, tuple[list[int], Table]] = {}  # By category: rows of the table, their arguments.
         self.counts: Counter[str] = Counter()  # Events by category, or by phase where there is none.
         self.processes: dict[Any, str] = {}  # Names, by process id.
+        self.like_device: set[str] = set()  # Categories that nobody knows, whose rows have a stream.
         self.fault = ""  # Why the last chunk was no array of events.
         self._pause = self._misses = 0
 
@@ -184,17 +186,23 @@ class Reader:
                 event.pid, event.tid = _hashable(event.pid), _hashable(event.tid)
                 groups.setdefault(category, []).append(event)
         new = [category for category in groups if category and category not in self._structs]
-        for category in new:
-            self._add_struct(category, family_of(category))
         if new:
-            self._build()
-            self._pause = self._misses = 0
+            self._learn({category: groups[category] for category in new})
         for category, group in groups.items():
             family = FAMILIES.get(category) or family_of(category)
             if not family.kept:
                 self.counts[category] += len(group)
                 continue
             self._store(category, group, [_Attributes(event.args, family) for event in group])
+
+    def _learn(self, groups: dict[str, list[Loose]]) -> None:
+        """Give categories that were met for the first time their structs."""
+        for category, events in groups.items():
+            self._add_struct(category, family_of(category))
+            if any(isinstance(event.args, dict) and _STREAM_KEYS & event.args.keys() for event in events):
+                self.like_device.add(category)
+        self._build()
+        self._pause = self._misses = 0
 
     def _phase(self, category: str) -> str:
         return FAMILIES[category].phase if category in FAMILIES else "X"

@@ -15,10 +15,11 @@ from typing import Any
 import orjson
 
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
-from htareport.trace.blocks import COMPRESSED, NOT_REGULAR, archive_members, archive_of, blocks
+from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks
 from htareport.trace.metadata import plausible_rank, rank_of
 from htareport.trace.repair import mend
-from htareport.trace.split import CHUNK, Window, event_spans, find_events
+from htareport.trace.split import CHUNK, CutShortError, Window, event_spans, find_events, no_events
+from htareport.trace.unpack import COMPRESSED, DamagedDataError
 
 _JSON_LIKE = re.compile(r"\.(?:json|gz|zst|zip|tar|tgz)$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
@@ -27,6 +28,7 @@ _TIME_STAMP_SUFFIX = re.compile(r"\.\d{10,}(?:\.pt)?\.trace\.json(?:\.\w+)?$")
 _PHASE = re.compile(rb'"ph"\s*:')
 _REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(.*?)"schema_version"\s*:', re.DOTALL)
 _TRACE_KEY = re.compile(rb'"(?:traceEvents|schemaVersion)"\s*:')
+_KINETO = re.compile(rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:')
 _DISTRIBUTED = b'"distributedInfo"'
 _VALUE = re.compile(r'"distributedInfo"\s*:\s*')
 _MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
@@ -51,50 +53,53 @@ class _SavedReportError(Exception):
     """The file is a report that this program saved."""
 
 
-def find(source: str | Path) -> Found:
-    """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
+def find(source: str | Path, most: int | None = None) -> Found:
+    """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found.
+
+    `most` bounds the bytes that a file may hold once unpacked; see blocks.
+    """
     if not str(source):  # Path("") would be the folder we are in, which nobody meant: a shell variable was not set.
         raise UsageError("no traces were named: the path is empty")
     path = Path(source)
     try:
         if path.is_dir():
             files, where = _candidates(path.iterdir()), f"folder {path}"
-            result = assign(files, explicit=False)
+            result = assign(files, explicit=False, most=most)
             if not result.ranks and not result.unusable:  # No trace directly inside, so those below are meant.
                 below = (each for each in path.rglob("*") if each.parent != path)
                 files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
-                result = assign(files, explicit=False)
+                result = assign(files, explicit=False, most=most)
             return _something(result, where, files)
         if path.exists():
             if not path.is_file():
                 raise NothingToReadError(f"{source}: {NOT_REGULAR}")
-            return _something(assign([path], explicit=True), f"file {path}", [path])
+            return _something(assign([path], explicit=True, most=most), f"file {path}", [path])
         found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207  relative to where we are
     except OSError as error:
         raise NothingToReadError(f"{source}: {error.strerror or error}") from error
     if found:
         files = [each for each in map(Path, found) if each.is_file()]
-        return _something(assign(files, explicit=True), f"pattern {source}", files)
+        return _something(assign(files, explicit=True, most=most), f"pattern {source}", files)
     if archive := archive_of(path):
-        if path in (archive_members(archive) or ()):
-            return _something(assign([path], explicit=True), f"file {path}", [path])
+        if path in (archive_members(archive, most) or ()):
+            return _something(assign([path], explicit=True, most=most), f"file {path}", [path])
         raise NothingToReadError(f"{source}: there is no such file in {archive.name}")
     raise NothingToReadError(f"{source}: there is no such file or folder")
 
 
-def find_among(files: Iterable[str | Path]) -> Found:
+def find_among(files: Iterable[str | Path], most: int | None = None) -> Found:
     """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
     paths = [Path(each) for each in files]
-    return _something(assign(paths, explicit=True), f"{len(paths)} files", paths)
+    return _something(assign(paths, explicit=True, most=most), f"{len(paths)} files", paths)
 
 
-def assign(files: Iterable[Path], *, explicit: bool) -> Found:
+def assign(files: Iterable[Path], *, explicit: bool, most: int | None = None) -> Found:
     """Sort files into ranks. A file that was named itself must be a trace; others may be left out."""
     result, ranks = Found(), dict[Path, int | None]()
-    for file in (each for path in files for each in _members_or_self(path)):
+    for file in (each for path in files for each in _members_or_self(path, most)):
         named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
         try:
-            ranks[file] = _rank_in(file)
+            ranks[file] = _rank_in(file, most)
         except _SavedReportError:
             result.reports.append(printable(file.name))
         except _NotATraceError as reason:
@@ -159,19 +164,26 @@ def _few(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def _rank_in(file: Path) -> int | None:
+def _rank_in(file: Path, most: int | None) -> int | None:
     """Return the rank that a trace gives itself."""
-    window = Window(blocks(file))
+    damage = list[DamagedDataError]()
+    window = Window(_until_damage(blocks(file, most), damage))
     if not window.more():
-        raise TraceFileError("the file is empty")
+        raise damage[0] if damage else TraceFileError("the file is empty")
     if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise _NotATraceError("not JSON")
     first = bytes(window.data)
     head = find_events(window)
     if head is None:
+        if damage:
+            raise damage[0]
         if is_report(first) and b'"verdict"' in first:  # Others have a schema_version, too.
             raise _SavedReportError
-        raise _NotATraceError("JSON without traceEvents")
+        error = no_events(window)
+        is_cut = isinstance(error, CutShortError)
+        if is_cut and _KINETO.search(window.data):
+            raise error
+        raise _NotATraceError(f"JSON, but {error}" if is_cut else "JSON without traceEvents")
     if not head:
         window.fill(2 * CHUNK)
         if not _begins_with_event(bytes(window.data[window.position : window.position + 2 * CHUNK])):
@@ -181,6 +193,14 @@ def _rank_in(file: Path) -> int | None:
     if rank is None and b'"schemaVersion"' not in head:  # Kineto writes its metadata first; others may put it last.
         rank = rank_of({"distributedInfo": _distributed_behind(window)})
     return rank
+
+
+def _until_damage(content: Iterator[bytes], damage: list[DamagedDataError]) -> Iterator[bytes]:
+    """What of a file can be unpacked; what is wrong with the rest matters when it is loaded."""
+    try:
+        yield from content
+    except DamagedDataError as error:
+        damage.append(error)
 
 
 def is_report(start: bytes) -> bool:
@@ -257,9 +277,9 @@ def _looks_like_json(path: Path) -> bool:
     return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in {b"{", b"["}
 
 
-def _members_or_self(path: Path) -> list[Path]:
+def _members_or_self(path: Path, most: int | None) -> list[Path]:
     try:
-        members = archive_members(path)
+        members = archive_members(path, most)
     except (TraceFileError, OSError):
         return [path]  # Named with its reason when it is opened.
     if members is None:

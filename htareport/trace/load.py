@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import orjson
 
 from htareport.errors import TraceFileError
 from htareport.trace.blocks import blocks
+from htareport.trace.careful import Repairs, read_carefully
 from htareport.trace.decode import Reader
-from htareport.trace.repair import mend
+from htareport.trace.repair import COMMAS, mend
 from htareport.trace.split import (
     BETWEEN,
     CHUNK,
+    EARLY,
+    EDGE,
     MOST_AROUND,
     Cut,
     PlacedError,
@@ -25,163 +29,279 @@ from htareport.trace.split import (
     event_spans,
     find_events,
     learn_separator,
+    no_events,
 )
+from htareport.trace.tolerant import FaultError, mend_object
+from htareport.trace.unpack import DamagedDataError
 
-_EDGE = 6  # An error this near to the end of the text means that the text ends too early: `\\u12` for an escape.
+_LOOK_BACK = 256  # Bytes before the end of the array in which its last comma is looked for.
+_NULL = b"null"  # Stands for the events between the metadata before and behind them.
+_BEHIND = "text behind the end of the metadata"
+_TELLING = re.compile(rb'"(baseTimeNanoseconds|rank)"\s*:\s*"?(-?\d{1,19})\b')
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read.
+
+    `salvage` keeps what is complete of damaged ones, `max_bytes` bounds what they unpack to, `redact` takes secrets out
+    of names and metadata.
+    """
+
+    salvage: bool = False
+    max_bytes: int | None = None
+    redact: bool = False
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
+@dataclass
+class Salvaged:
+    """What is kept of a file that is damaged or ends early: complete events, and the bytes up to the last of them."""
+
+    reason: str
+    events: int
+    kept_bytes: int
+    all_bytes: int  # As far as the content could be read.
+
+
+@dataclass
 class FileContent:
-    """What one file gave besides its events: metadata and the repairs that were needed."""
+    """What one file gave besides its events: metadata, repairs, and what was salvaged if it is damaged."""
 
-    def __init__(self) -> None:
-        self.metadata: dict[str, Any] = {}
-        self.repairs: Counter[str] = Counter()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    repairs: Repairs = field(default_factory=Repairs)
+    salvaged: Salvaged | None = None
 
 
-def read_file(path: Path, reader: Reader) -> FileContent:
+def read_file(path: Path, reader: Reader, options: ReadOptions | None = None) -> FileContent:
     """Read a trace into the reader. TraceFileError, with the place, if it is no trace, damaged or ends early."""
-    content, window = FileContent(), Window(blocks(path))
-    try:
-        head = find_events(window)
-        if head is None:
-            raise TraceFileError("no traceEvents in it")
-        learn_separator(window)
-        _read_events(window, reader, content)
-        _read_metadata(head, window, content)
-    except PlacedError as error:
-        raise TraceFileError(error.text(_line(path, error.place))) from error
-    return content
+    return _Loading(path, reader, options or DEFAULT_OPTIONS).read()
 
 
-def _line(path: Path, place: int) -> int:
-    """The line of a byte: people look damage up in an editor."""
-    line, left = 1, place
-    try:
-        for block in blocks(path):
-            line += block.count(b"\n", 0, left)
-            left -= min(left, len(block))
-            if not left:
-                break
-    except (TraceFileError, OSError):  # Compressed data that end here.
-        pass
-    return line
+class _Loading:
+    """The way through one file."""
 
+    def __init__(self, path: Path, reader: Reader, options: ReadOptions) -> None:
+        self._path, self._reader, self._options = path, reader, options
+        self._content = FileContent()
+        self._cut_short = ""  # Why packed data that are salvaged give no more.
+        self._window = Window(self._source())
+        self._head: bytes | None = None  # What stands before the events; empty if they are all there is.
+        self._events_end = 0  # Behind the bracket that closes the events; 0 until it is reached.
 
-def _read_events(window: Window, reader: Reader, content: FileContent) -> None:
-    """Everything up to the bracket that closes the events; the position is behind it then."""
-    while True:
-        window.fill(2 * CHUNK)
-        found = cut(window) if len(window.data) - window.position > 2 * CHUNK or not window.at_end else None
-        if found:
-            with bracketed(window, found.end) as chunk:
-                fine = reader.feed(chunk)
-            if fine or _feed_mended(window, found, reader, content):
-                window.position = found.next
-                continue
-        if _read_exactly(window, reader, content):
-            return
-
-
-def _feed_mended(window: Window, found: Cut, reader: Reader, content: FileContent) -> bool:
-    """A chunk whose limits are certain, with the writer's slips mended."""
-    if window.separator is None:
-        return False
-    mended, repairs = mend(b"[" + bytes(window.data[window.position : found.end]) + b"]")
-    if not repairs or not reader.feed(mended):
-        return False
-    content.repairs.update(repairs)
-    return True
-
-
-def _read_exactly(window: Window, reader: Reader, content: FileContent) -> bool:
-    """Events by their exact spans: the last ones, and those of unusual layouts. True when the array is closed."""
-    size = 4 * CHUNK
-    while True:
-        window.fill(size)
-        limit = min(len(window.data), window.position + size)
-        text = bytes(window.data[window.position : limit])
-        spans, close = event_spans(text)
-        if spans or close >= 0:
-            break
-        if (limit == len(window.data) and window.at_end) or size > MOST_AROUND:
-            raise _unfinished(text, window.place())
-        size *= 4  # An event larger than the window.
-    end = close if close >= 0 else spans[-1][1]
-    if text[:end].strip(BETWEEN):
-        _feed_span(text[:end], window.place(), reader, content)
-    window.position += end
-    if close >= 0:
-        if text[close : close + 1] != b"]":
-            raise PlacedError("not valid JSON", window.place(), "a bracket that does not close the array of events")
-        window.position += 1
-        return True
-    window.skip_between()
-    return False
-
-
-def _feed_span(text: bytes, place: int, reader: Reader, content: FileContent) -> None:
-    start = len(text) - len(text.lstrip(BETWEEN))
-    array = b"[" + text[start:].rstrip(BETWEEN) + b"]"
-    if reader.feed(array):
-        return
-    mended, repairs = mend(array)
-    if repairs and reader.feed(mended):
-        content.repairs.update(repairs)
-        return
-    at, why = _fault(mended)
-    raise PlacedError("not valid JSON", place + start + max(at - 1, 0), why or reader.fault)
-
-
-def _fault(text: bytes) -> tuple[int, str]:
-    """Offset and reason of the first fault of a JSON text; no reason if it is valid, but refused for another one."""
-    try:
-        json.loads(text.decode("latin-1"))  # One character per byte; what is no ASCII stands in strings only.
-        text.decode()
-    except json.JSONDecodeError as error:
-        return error.pos, error.msg
-    except UnicodeDecodeError as error:
-        return error.start, "bytes that are not UTF-8"
-    except (RecursionError, ValueError):  # Nested too deeply, or a number of thousands of digits.
-        pass
-    return 0, ""
-
-
-def _unfinished(text: bytes, place: int) -> TraceFileError:
-    """The error for a text in which no event ends, and neither does the array: it breaks off, or is damaged."""
-    at, why = _fault(text.lstrip(BETWEEN))
-    at += len(text) - len(text.lstrip(BETWEEN))
-    if why and at < len(text) - _EDGE and not why.startswith("Unterminated string") and why != "Extra data":
-        return PlacedError("not valid JSON", place + at, why)
-    if len(text) > MOST_AROUND:
-        return PlacedError("no end of an event", place, f"it has more than {MOST_AROUND >> 20} MB")
-    return PlacedError("the file ends early,", place + len(text), "the array of events is not closed")
-
-
-def _read_metadata(head: bytes, window: Window, content: FileContent) -> None:
-    """Parse what stands around the events as one object; an array at the top has none."""
-    start, tail = window.place(), window.rest()
-    if not head:
-        if tail.strip(BETWEEN):
-            raise PlacedError("not valid JSON", start, "text behind the array of events")
-        return
-    text = head + b"null" + tail
-    try:
-        content.metadata = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        mended, repairs = mend(text)
+    def read(self) -> FileContent:
+        """Read everything."""
         try:
-            content.metadata = orjson.loads(mended)
-        except orjson.JSONDecodeError as error:
-            raise _metadata_error(mended, start - len(text) + len(tail), error.msg) from error
-        content.repairs.update(repairs)
-    if content.metadata.pop("traceEvents", 0) is not None:
-        raise TraceFileError("traceEvents stands in it twice, or inside another object")
+            self._head = find_events(self._window)
+            if self._head is None:
+                raise no_events(self._window)
+            learn_separator(self._window)
+            self._read_events()
+            self._events_end = self._window.place()
+            self._content.metadata = self._metadata()
+        except PlacedError as error:
+            told = error.text(self._lines([error.place])[0])
+            if not self._options.salvage or self._head is None:
+                raise TraceFileError(f"{told}{self._hint()}") from error
+            self._keep(told)
+            self._content.metadata = self._metadata_before()
+        except DamagedDataError as error:
+            raise TraceFileError(f"{error}{self._hint()}") from error
+        else:
+            if self._content.repairs.damage.count or self._cut_short:
+                self._keep(self._damage_told())
+        self._number_lines()
+        return self._content
 
+    def _source(self) -> Iterator[bytes]:
+        try:
+            yield from blocks(self._path, self._options.max_bytes)
+        except DamagedDataError as error:
+            if not self._options.salvage:
+                raise
+            self._cut_short = str(error)
 
-def _metadata_error(text: bytes, shift: int, reason: str) -> TraceFileError:
-    """The error for metadata that do not parse; `shift` leads from an offset behind the events to one in the file."""
-    at, why = _fault(text)
-    if why != "Extra data" and (at >= len(text.rstrip()) - _EDGE or why.startswith("Unterminated string")):
-        return PlacedError("the file ends early,", shift + len(text), "the metadata behind the events are not closed")
-    behind = text.find(b'"traceEvents"') < at
-    return PlacedError("the metadata around the events are not valid JSON", at + shift * behind, why or reason)
+    # --- events
+
+    def _read_events(self) -> None:
+        """Everything up to the bracket that closes the events; the position is behind it then."""
+        window, reader = self._window, self._reader
+        window.skip_between()
+        while True:
+            window.fill(2 * CHUNK)
+            found = cut(window) if len(window.data) - window.position > 2 * CHUNK or not window.at_end else None
+            if found:
+                with bracketed(window, found.end) as chunk:
+                    fine = reader.feed(chunk)
+                if fine or self._feed_mended(found):
+                    window.position = found.next
+                    continue
+            if self._read_exactly():
+                return
+
+    def _feed_mended(self, found: Cut) -> bool:
+        """A chunk whose limits are certain, with the writer's slips mended."""
+        window = self._window
+        if window.separator is None:
+            return False
+        return self._mended(bytes(window.data[window.position : found.end]), window.place())
+
+    def _mended(self, events: bytes, place: int) -> bool:
+        """Whether the reader took some events, once the slips that show in their tokens were mended."""
+        self._content.repairs.entered += 1
+        mended, slips = mend(events)
+        if not slips or not self._reader.feed(b"[" + mended + b"]"):
+            return False
+        self._content.repairs.add(slips, place)
+        return True
+
+    def _read_exactly(self) -> bool:
+        """Events by their exact spans: the last ones, and those of unusual layouts. True when the array is closed."""
+        window, size = self._window, 4 * CHUNK
+        while True:
+            window.fill(size)
+            limit = min(len(window.data), window.position + size)
+            text = bytes(window.data[window.position : limit])
+            spans, close = event_spans(text)
+            if spans or close >= 0:
+                break
+            if (limit == len(window.data) and window.at_end) or size >= MOST_AROUND:
+                return self._read_carefully()
+            size = min(4 * size, MOST_AROUND)  # An event larger than the window.
+        end = close if close >= 0 else spans[-1][1]
+        if not self._feed_span(text[:end]):
+            return self._read_carefully()
+        window.position += end
+        if close >= 0:
+            if text[close : close + 1] != b"]":
+                raise PlacedError("not valid JSON", window.place(), "a bracket that does not close the array of events")
+            self._note_comma()
+            window.position += 1
+            return True
+        window.skip_between()
+        return False
+
+    def _feed_span(self, text: bytes) -> bool:
+        start = len(text) - len(text.lstrip(BETWEEN))
+        events = text[start:].rstrip(BETWEEN)
+        if not events or self._reader.feed(b"[" + events + b"]"):
+            return True
+        return self._mended(events, self._window.place() + start)
+
+    def _read_carefully(self) -> bool:
+        return read_carefully(self._window, self._reader, self._content.repairs, salvage=self._options.salvage)
+
+    def _note_comma(self) -> None:
+        """Count a comma behind the last event, which everything before takes for one between events."""
+        end = self._window.position
+        before = bytes(self._window.data[max(0, end - _LOOK_BACK) : end]).rstrip(b" \t\r\n")
+        if before.endswith(b","):
+            self._content.repairs.add({COMMAS: (1, len(before) - 1 - min(end, _LOOK_BACK))}, self._window.place())
+
+    # --- metadata
+
+    def _metadata(self) -> dict[str, Any]:
+        """Parse what stands around the events as one object; an array at the top has none."""
+        behind, tail = self._events_end, self._window.rest()
+        head = self._head or b""
+        if not head:
+            if tail.strip(BETWEEN):
+                raise PlacedError("not valid JSON", behind, "text behind the array of events")
+            return {}
+        try:
+            found = self._parsed(head + b"null" + tail)
+        except FaultError as error:
+            end = len(head) + len(_NULL) + len(tail.rstrip())
+            if error.ended or (error.at >= end - EDGE and error.why != _BEHIND):
+                text = "the metadata behind the events are not closed"
+                raise PlacedError(EARLY, behind + len(tail), text) from error
+            raise PlacedError(
+                "the metadata around the events are not valid JSON", self._in_file(error.at), error.why
+            ) from error
+        if found.pop("traceEvents", 0) is not None:
+            raise TraceFileError("traceEvents stands in it twice, or inside another object")
+        return found
+
+    def _parsed(self, text: bytes) -> dict[str, Any]:
+        """Parse metadata, mended if need be. FaultError at an offset of the text if they are no object."""
+        try:
+            return dict(orjson.loads(text))
+        except orjson.JSONDecodeError:
+            self._content.repairs.entered += 1
+        mended, slips = mend(text)
+        try:
+            found = orjson.loads(mended)
+        except orjson.JSONDecodeError:
+            mended, end, slips = mend_object(text, text.index(b"{"), len(text))
+            if text[end:].strip():
+                raise FaultError(end, _BEHIND) from None
+            try:
+                found = orjson.loads(mended)
+            except orjson.JSONDecodeError as error:
+                raise FaultError(0, error.msg) from error
+        self._content.repairs.add({what: (number, self._in_file(at)) for what, (number, at) in slips.items()}, 0)
+        return dict(found)
+
+    def _in_file(self, at: int) -> int:
+        """Lead from an offset in the metadata to that in the file, which has events in their middle."""
+        head = self._head or b""
+        return at if at <= len(head) else self._events_end + at - len(head) - len(_NULL)
+
+    # --- salvage
+
+    def _keep(self, reason: str) -> None:
+        """Note what was kept of a damaged file. TraceFileError if that is nothing."""
+        window, events = self._window, sum(self._reader.counts.values())
+        end = self._events_end or window.place(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
+        reason = self._cut_short or reason
+        if not events:
+            raise TraceFileError(f"{reason}; no event is complete before that")
+        self._content.salvaged = Salvaged(reason, events, end, window.place(len(window.data)))
+
+    def _hint(self) -> str:
+        return "; --salvage (salvage=True) keeps what is complete" if self._reader.counts or self._window.data else ""
+
+    def _metadata_before(self) -> dict[str, Any]:
+        """As much of the metadata as stands before the events, and can be read."""
+        head = self._head or b""
+        if not head:
+            return {}
+        try:
+            return self._parsed(head + b"null}")
+        except FaultError:
+            told = {match[1].decode(): int(match[2]) for match in _TELLING.finditer(head)}
+            return {"distributedInfo": {"rank": told.pop("rank", None)}} | told
+
+    def _damage_told(self) -> str:
+        damage = self._content.repairs.damage
+        line = self._lines([damage.byte])[0]
+        pieces = f"{damage.count} damaged piece{'s' if damage.count > 1 else ''} passed over"
+        return f"{pieces}, the first at byte {damage.byte} (line {line}): {damage.why}"
+
+    # --- places
+
+    def _number_lines(self) -> None:
+        """People look up in an editor what was mended."""
+        slips = self._content.repairs.slips.values()
+        for slip, line in zip(slips, self._lines([slip.byte for slip in slips]), strict=True):
+            slip.line = line
+
+    def _lines(self, places: list[int]) -> list[int]:
+        """The lines of some bytes of the content."""
+        found, line, done = dict[int, int](), 1, 0
+        left = sorted(set(places), reverse=True)
+        try:
+            for block in blocks(self._path, self._options.max_bytes) if left else ():
+                at = 0
+                while left and left[-1] <= done + len(block):
+                    place = left.pop()
+                    line, at = line + block.count(b"\n", at, place - done), place - done
+                    found[place] = line
+                if not left:
+                    break
+                line, done = line + block.count(b"\n", at), done + len(block)
+        except (TraceFileError, OSError):  # Compressed data that end here.
+            pass
+        return [found.get(place, line) for place in places]

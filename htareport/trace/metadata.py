@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from htareport.errors import printable
+
 _MOST_RANKS = 2**31  # A larger number in a file or its name is something else than a rank.
+_HOST_KEYS = {"host", "hostname", "host_name", "node", "nodename", "node_name"}
+_HOST_IN_FILE_NAME = re.compile(r"(.+)_\d+\.\d{10,}(?:\.pt)?\.trace\.json")
 CAPTURE_OPTIONS = ("record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory")
 SOFTWARE = {
     "cuda_runtime_version": "CUDA runtime",
@@ -49,6 +54,15 @@ def plausible_rank(value: Any) -> int | None:
 def world_size_of(metadata: Mapping[str, Any]) -> int | None:
     """Return how many ranks the job has."""
     return as_int(distributed(metadata).get("world_size"))
+
+
+def host_of(file_name: str, metadata: Mapping[str, Any]) -> str:
+    """Return the host that a trace was recorded on, as its metadata or the profiler's file name tell; else nothing."""
+    for key, value in metadata.items():
+        if isinstance(value, str) and value and key.lower() in _HOST_KEYS:
+            return value
+    found = _HOST_IN_FILE_NAME.match(file_name)
+    return printable(found[1]) if found else ""
 
 
 def device_names(metadata: Mapping[str, Any]) -> dict[int, str]:

@@ -20,6 +20,8 @@ from htareport.trace.capture import Capture, Loaded, load_rank
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
 from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings
+from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
+from htareport.trace.redact import redacted
 from htareport.trace.steps import restart_warnings, step_table
 from htareport.trace.window import ALL, Window, listed
 
@@ -63,22 +65,24 @@ class Trace:
     left_out: tuple[tuple[str, str], ...] = ()
     unusable: tuple[tuple[str, str], ...] = ()
     unasked: frozenset[int] = frozenset()
+    options: ReadOptions = DEFAULT_OPTIONS
 
     @classmethod
-    def open(cls, source: Source, *, ranks: frozenset[int] | None = None) -> Self:
+    def open(cls, source: Source, *, ranks: frozenset[int] | None = None, options: ReadOptions | None = None) -> Self:
         """Find the traces of a folder, file, glob, archive, list of files, or {rank: file}.
 
-        NothingToReadError if there is none, or none of the ranks asked for.
+        NothingToReadError if there is none, or none of the ranks asked for. `options` say how the files are read.
         """
+        options = options or DEFAULT_OPTIONS
         if isinstance(source, (str, Path)):
-            found, label = discover.find(source), _label(Path(source))
+            found, label = discover.find(source, options.max_bytes), _label(Path(source))
         elif isinstance(source, Mapping):
             found = discover.Found({rank: _paths(files) for rank, files in sorted(source.items())})
             label = _common_label(found)
             if missing := [str(p) for files in found.ranks.values() for p in files if not blocks.exists(p)]:
                 raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
         else:
-            found = discover.find_among(source)
+            found = discover.find_among(source, options.max_bytes)
             label = _common_label(found)
         chosen = {r: f for r, f in found.ranks.items() if ranks is None or r in ranks}
         if not chosen:
@@ -89,7 +93,7 @@ class Trace:
         if ranks is not None and (absent := ranks - found.ranks.keys()):
             warnings.append(f"asked for, but not there: rank{'s' if len(absent) > 1 else ''} {listed(absent)}")
         unasked = frozenset(found.ranks.keys() - chosen.keys())
-        return cls(label, files, tuple(warnings), tuple(found.left_out), tuple(found.unusable), unasked)
+        return cls(label, files, tuple(warnings), tuple(found.left_out), tuple(found.unusable), unasked, options)
 
     @property
     def total_bytes(self) -> int:
@@ -109,9 +113,17 @@ class RankTrace:
     window: Window = ALL
 
     @classmethod
-    def load(cls, rank: int, path: str | Path | Iterable[str | Path], window: Window = ALL) -> Self:
+    def load(
+        cls,
+        rank: int,
+        path: str | Path | Iterable[str | Path],
+        window: Window = ALL,
+        options: ReadOptions | None = None,
+    ) -> Self:
         """Read the file or files of a rank. TraceFileError if none can be used; `problems` names those that cannot."""
-        return cls(rank, load_rank(_paths(path)), window)
+        options = options or DEFAULT_OPTIONS
+        loaded = load_rank(_paths(path), options)
+        return cls(rank, redacted(loaded) if options.redact else loaded, window)
 
     def narrowed(self, window: Window) -> Self:
         """Return the same events seen through another window."""
@@ -128,6 +140,16 @@ class RankTrace:
     def problems(self) -> tuple[tuple[str, str], ...]:
         """Name and reason of each file that could not be used."""
         return self.loaded.problems
+
+    @property
+    def salvaged(self) -> tuple[str, ...]:
+        """What was kept of each of its files that is damaged or ends early, in words."""
+        return tuple(
+            f"rank {self.rank} is salvaged: {each.name}: {kept.reason}; {kept.events:,} complete events are kept, "
+            f"within the first {kept.kept_bytes:,} of {kept.all_bytes:,} bytes; what is missing may be of any time"
+            for each in self.captures
+            if (kept := each.salvaged) is not None
+        )
 
     @property
     def start_ns(self) -> int | None:
@@ -276,7 +298,8 @@ class RankTrace:
         events, calls, lost = self._all_device_events, int(self._launching_calls.sum()), int(self._lost_launches.sum())
         about_links = link_warnings(events, self.launches, calls, lost)
         about_steps = restart_warnings(self._all_steps)
-        return (*self.loaded.warnings, *(f"rank {self.rank}: {text}" for text in (*about_links, *about_steps)))
+        derived = (f"rank {self.rank}: {text}" for text in (*about_links, *about_steps))
+        return (*self.salvaged, *self.loaded.warnings, *derived)
 
     @cached_property
     def _lost_launches(self) -> NDArray[np.bool_]:

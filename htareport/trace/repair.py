@@ -1,55 +1,99 @@
 """Slips of trace writers that are mended in the text, and only there where it failed to parse.
 
-PyTorch has written bare `nan` and `inf` for numbers (division by a duration of zero) and paths with lone backslashes.
+PyTorch has written bare `nan` and `inf` for numbers (division by a duration of zero), paths with lone backslashes,
+names with line breaks, values that are not there, and bytes that are not UTF-8. All of these show in one token, and are
+mended in any stretch of text at once, in time proportional to it; for bare quotes see tolerant.py.
 """
 
 from __future__ import annotations
 
 import re
 
+Slips = dict[str, tuple[int, int]]  # What: how many, and the offset of the first.
+
 _TOKEN = re.compile(
     rb"""
     "(?:[^"\\]++|\\.)*+"                    # a string, with whatever it escapes
     | (?<=[:,\[\s])-?(?:nan|inf|infinity)\b(?:\(s?(?:nan|ind)\))?   # a number that JSON does not have
+    | (?<=:)[ \t\r\n]*+(?=[,}\]])           # a value that is not there
+    | ,(?=[ \t\r\n]*+[}\]])                 # a comma behind the last
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_MAY_NEED_IT = re.compile(rb"\\|(?i:nan|inf)")
-# Group 1: what is a legal escape. Python and C++ write half a surrogate pair where a name is not UTF-8.
-_ESCAPE = re.compile(
+_IN_STRING = re.compile(
     rb"""
     \\(?:(["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})
-    |(u[dD][89a-fA-F][0-9a-fA-F]{2})|)
+    |(u[dD][89a-fA-F][0-9a-fA-F]{2})|)      # 1: a legal escape; 2: half a surrogate pair, for a name that is not UTF-8
+    |(["\x00-\x1f])
     """,
     re.VERBOSE,
 )
+_TO_MEND = re.compile(rb"[\\\x00-\x1f]")
+_BACKSLASHES, _SURROGATES, NUMBERS = "lone backslashes", "lone surrogates", "bare nan or inf values"
+_QUOTES, _CONTROLS, _UTF8 = "stray quotes", "control characters", "bytes that are not UTF-8"
+_REPLACED = "\ufffd".encode()
+VALUES, COMMAS = "missing values", "stray or missing commas"
 
 
-def mend(text: bytes) -> tuple[bytes, dict[str, int]]:
-    """Return the text with its slips mended, and how many of each.
+def mend(text: bytes) -> tuple[bytes, Slips]:
+    """Return a stretch of JSON with the slips in its tokens mended, and which they were.
 
-    A backslash that starts no escape is doubled, half a surrogate pair becomes the replacement character, and bare nan
-    and inf become null.
+    A backslash that starts no escape is doubled, control characters in strings are escaped, half a surrogate pair and
+    what is not UTF-8 become the replacement character, bare nan, inf and missing values become null.
     """
-    if not _MAY_NEED_IT.search(text):
-        return text, {}
-    counts = {"lone backslashes": 0, "lone surrogates": 0, "bare nan or inf values": 0}
-
-    def escape(match: re.Match[bytes]) -> bytes:
-        if match[1]:
-            return match[0]
-        if match[2]:
-            counts["lone surrogates"] += 1
-            return rb"\ufffd"
-        counts["lone backslashes"] += 1
-        return rb"\\"
+    slips = Slips()
 
     def token(match: re.Match[bytes]) -> bytes:
         found = match[0]
-        if found[:1] != b'"':
-            counts["bare nan or inf values"] += 1
-            return b"null"
-        return _ESCAPE.sub(escape, found) if b"\\" in found else found
+        if found.startswith(b'"'):
+            inner = found[1:-1]
+            return b'"' + _escaped(inner, match.start() + 1, slips) + b'"' if _TO_MEND.search(inner) else found
+        if found == b",":
+            count(slips, COMMAS, match.start())
+            return b""
+        count(slips, NUMBERS if found.strip() else VALUES, match.start())
+        return b"null"
 
-    mended = _TOKEN.sub(token, text)
-    return mended, {what: count for what, count in counts.items() if count}
+    return _as_utf8(_TOKEN.sub(token, text), text, 0, slips), slips
+
+
+def mend_string(inner: bytes, at: int, slips: Slips) -> bytes:
+    """Return what stands between the quotes of a string, at an offset of the text, so that it can stand there."""
+    return _as_utf8(_escaped(inner, at, slips), inner, at, slips)
+
+
+def _escaped(inner: bytes, at: int, slips: Slips) -> bytes:
+
+    def mended(match: re.Match[bytes]) -> bytes:
+        place = at + match.start()
+        if match[1]:
+            return match[0]
+        if match[2]:
+            count(slips, _SURROGATES, place)
+            return rb"\ufffd"
+        if match[3] == b'"':
+            count(slips, _QUOTES, place)
+            return rb"\""
+        if match[3]:
+            count(slips, _CONTROLS, place)
+            return rb"\u%04x" % match[3][0]
+        count(slips, _BACKSLASHES, place)
+        return rb"\\"
+
+    return _IN_STRING.sub(mended, inner)
+
+
+def _as_utf8(mended: bytes, text: bytes, at: int, slips: Slips) -> bytes:
+    try:
+        text.decode()  # What was mended before is ASCII, and leaves valid what was.
+    except UnicodeDecodeError as error:
+        replaced = mended.decode("utf-8", "replace").encode()
+        count(slips, _UTF8, at + error.start, replaced.count(_REPLACED) - mended.count(_REPLACED))
+        return replaced
+    return mended
+
+
+def count(slips: Slips, what: str, place: int, more: int = 1) -> None:
+    """Note one more slip, or several, the first at an offset."""
+    number, first = slips.get(what, (0, place))
+    slips[what] = number + more, first

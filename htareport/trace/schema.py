@@ -42,7 +42,9 @@ MEMORY = (
     Arg("device_id", "Device Id", "int"),
 )
 WHOLE = Arg("args", "args", "json")  # All arguments together, of events whose arguments have names of their own.
-declare((CORRELATION, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE))
+_ARGS = (CORRELATION, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE)
+CODED_COLUMNS = frozenset({"name", *(arg.column for arg in _ARGS if arg.kind in {"text", "json"})})  # Of Strings.
+declare(_ARGS)
 
 
 class Family(NamedTuple):

@@ -8,6 +8,7 @@ indentation, nested objects) goes through an exact scanner.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -26,6 +27,8 @@ BETWEEN = b" \t\r\n,"
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
 _COMPACT = (b'}, {"', b'},{"')  # A string that holds one of these ends with its quote; such a cut does not parse.
 _OPEN, _CLOSE = ord("["), ord("]")
+EDGE = 6  # A fault this near to the end of the text means that the text ends too early: `\\u12` for an escape.
+EARLY = "the file ends early,"
 
 
 class Cut(NamedTuple):
@@ -52,6 +55,10 @@ class PlacedError(TraceFileError):
         return f"{self.what} at byte {self.place} (line {line}): {self.why}"
 
 
+class CutShortError(TraceFileError):
+    """A text that ends before its events begin."""
+
+
 class Window:
     """The part of the text that is held, and how far it has been used."""
 
@@ -76,11 +83,7 @@ class Window:
         """Have `size` bytes ahead if there are as many; what was used is dropped."""
         if len(self.data) - self.position >= size or self.at_end:
             return
-        used = self.position - 1  # The byte before the position is needed for the bracket of the next chunk.
-        if used > 0:
-            del self.data[:used]
-            self.offset += used
-            self.position -= used
+        self._drop_used()
         while len(self.data) - self.position < size and self.more():
             pass
 
@@ -88,8 +91,18 @@ class Window:
         """Move on to the first byte of the next event, or of what closes the array."""
         while True:
             self.position = _behind(_BETWEEN, self.data, self.position)
-            if self.position < len(self.data) or not self.more():
+            if self.position < len(self.data):
                 return
+            self._drop_used()
+            if not self.more():
+                return
+
+    def _drop_used(self) -> None:
+        used = self.position - 1  # The byte before the position is needed for the bracket of the next chunk.
+        if used > 0:
+            del self.data[:used]
+            self.offset += used
+            self.position -= used
 
     def place(self, position: int | None = None) -> int:
         """Offset in the whole text."""
@@ -126,6 +139,27 @@ def find_events(window: Window) -> bytes | None:
         searched = max(0, len(window.data) - _KEY_LENGTH)
         if len(window.data) > MOST_AROUND or not window.more():
             return None
+
+
+def no_events(window: Window) -> TraceFileError:
+    """Return the error for a text in which find_events has found none: it may end before they begin."""
+    at, why = _fault(bytes(window.data))
+    ends = why and (at >= len(window.data) - EDGE or why.startswith("Unterminated"))
+    if window.at_end and window.data.lstrip(_BOM + b" \t\r\n")[:1] == b"{" and ends:
+        line = window.data.count(b"\n") + 1
+        return CutShortError(f"{EARLY} at byte {len(window.data)} (line {line}): no traceEvents in it")
+    return TraceFileError("no traceEvents in it")
+
+
+def _fault(text: bytes) -> tuple[int, str]:
+    """Offset and reason of the first fault of a JSON text; no reason if there is none that Python sees."""
+    try:
+        json.loads(text.removeprefix(_BOM).decode("latin-1"))  # One character per byte.
+    except json.JSONDecodeError as error:
+        return error.pos, error.msg
+    except (RecursionError, ValueError):  # Nested too deeply, or a number of thousands of digits.
+        pass
+    return 0, ""
 
 
 def learn_separator(window: Window) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from htareport.trace import metadata
 from htareport.trace.model import RankTrace
+from htareport.trace.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS
 from htareport.trace.window import Window, listed
 
 _MOST_LEFT_OUT = 200  # Names of files in a report that were no traces.
 _FEW_LEFT_OUT = 5
+SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)
 _YEAR_2000_NS = 946_684_800 * 10**9  # Below this, stamps count from something else than the epoch.
 
 
@@ -36,6 +38,9 @@ class RankFacts:
     capture: dict[str, bool]
     warnings: tuple[str, ...] = ()
     problems: tuple[tuple[str, str], ...] = field(default=())
+    salvaged: tuple[str, ...] = ()
+    host: str = ""
+    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind.
 
 
 def facts_of(trace: RankTrace) -> RankFacts:
@@ -57,6 +62,9 @@ def facts_of(trace: RankTrace) -> RankFacts:
         capture=metadata.capture_options(meta),
         warnings=trace.warnings,
         problems=trace.problems,
+        salvaged=trace.salvaged,
+        host=next((capture.host for capture in trace.captures if capture.host), ""),
+        redactions=trace.loaded.redactions,
     )
 
 
@@ -68,6 +76,8 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     meta: dict[str, Any] = {
         "ranks": [
             {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
+            | ({"host": r.host} if r.host else {})
+            | ({"salvaged": list(r.salvaged)} if r.salvaged else {})
             for r in ranks
         ],
         "num_ranks": len(ranks),
@@ -78,7 +88,7 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
         "recorded_ns": max((each.recorded_ns for each in ranks), default=0),
         "software": _common([each.software for each in ranks]) or {},
         "capture": _common([each.capture for each in ranks]) or {},
-        "files": [{"name": name, "bytes": size, "rank": r.rank} for r in ranks for name, size in r.files],
+        "files": [_file(r, name, size) for r in ranks for name, size in r.files],
         "left_out": [{"name": name, "reason": reason} for name, reason in left_out[:_MOST_LEFT_OUT]],
     }
     if len(left_out) > _MOST_LEFT_OUT:
@@ -90,6 +100,11 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     return meta
 
 
+def _file(rank: RankFacts, name: str, size: int) -> dict[str, Any]:
+    note = {"note": "salvaged"} if any(f"{name}:" in text for text in rank.salvaged) else {}
+    return {"name": name, "bytes": size, "rank": rank.rank, **note}
+
+
 def left_out_warnings(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
     """One for each file that was no trace, or of many files one for all."""
     if len(left_out) <= _FEW_LEFT_OUT:
@@ -97,6 +112,16 @@ def left_out_warnings(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
         return
     named = "; ".join(f"{name}: {reason}" for name, reason in left_out[:_FEW_LEFT_OUT])
     yield f"{len(left_out)} files left out: {named}; and {len(left_out) - _FEW_LEFT_OUT} more"
+
+
+def secret_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
+    """A warning if there are secrets in the trace files themselves."""
+    found = Counter[str]()
+    for rank in ranks:
+        found.update({kind: rank.redactions[kind] for kind in SECRETS if kind in rank.redactions})
+    if found:
+        listed_kinds = ", ".join(f"{count} {kind}" for kind, count in found.items())
+        yield f"the trace files hold secrets ({listed_kinds}); they are redacted here, but mind who gets the files"
 
 
 def step_warnings(ranks: Sequence[RankFacts], window: Window) -> Iterator[str]:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 
+import htareport.cli.reading
 import htareport.runner
 from htareport import render
 from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.errors import MissingLibraryError
+from htareport.trace import RankTrace
 from htareport.trace.reports import is_saved_report
 
 ONE = ("--only", "temporal_breakdown")
@@ -182,7 +185,7 @@ def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):
     [
         (["--only", "temporal_brakdown"], "did you mean temporal_breakdown?"),
         (["--only", "xyz"], "no analysis 'xyz' (there are: "),
-        (["--set", "nosuch.x=1"], "no analysis 'nosuch'"),
+        (["--set", "nosuch.x=1"], "no analysis or rule 'nosuch'"),
         (["--set", "temporal_breakdown"], "NAME.option=value"),
         (["--set", "temporal_breakdown.nosuch=1"], "has no option 'nosuch'"),
         (["--ranks", "1-"], "--ranks: '1-' is not a list of ranks such as 0,3-5"),
@@ -473,7 +476,70 @@ def test_full_disk_costs_that_output_only(cli, traces, tmp_path, monkeypatch):
     assert (tmp_path / "b.json").exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of processes")
+def test_a_disk_that_is_full_while_writing(traces, tmp_path):
+    """For real: what was there stays as it was, and no half file is left."""
+    (tmp_path / "a.json").write_text("before")
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "from htareport.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command_line = ["-c", code, "report", str(traces), *ONE, "-o", "a.json", "-o", "b.md"]
+    process = _python(*command_line, cwd=tmp_path, stdout=subprocess.PIPE)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert err.startswith("error: a.json: File too large")
+    assert out.startswith("b.md  ")
+    assert (tmp_path / "a.json").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.md", "traces"]
+
+
 # Interrupts and faults
+
+
+def test_interrupted_while_writing(cli, traces, tmp_path, monkeypatch):
+    """Between the bytes and the name: neither a half file nor one beside it."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    ran = cli("report", traces, *ONE, "-o", "a.json")
+    assert (ran.status, ran.out, ran.err) == (130, "", "interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["traces"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_file_that_is_gone_when_its_turn_comes(cli, traces, tmp_path, monkeypatch, jobs):
+    """Found, but deleted before it is read: it is named, the rest stands."""
+    opened = htareport.cli.reading.open_trace
+
+    def found_and_deleted(*arguments):
+        trace = opened(*arguments)
+        (traces / "rank1.json").unlink()
+        return trace
+
+    monkeypatch.setattr(htareport.cli.reading, "open_trace", found_and_deleted)
+    ran = cli("report", traces, *ONE, "-o", "a.json", "-j", jobs)
+    assert ran.status == 4
+    assert "rank1.json: not used: No such file or directory (rank 1 is missing)" in ran.err
+    assert _saved(tmp_path / "a.json")["meta"]["num_ranks"] == 1
+
+
+@pytest.mark.parametrize("command_name", ["report", "validate"])
+def test_no_memory_for_a_rank(cli, traces, monkeypatch, command_name):
+    """It is named, with what helps; the rest stands."""
+    load = RankTrace.load
+
+    def failing(rank, *rest, **options):
+        if rank == 1:
+            raise MemoryError
+        return load(rank, *rest, **options)
+
+    monkeypatch.setattr(RankTrace, "load", failing)
+    ran = cli(command_name, traces, *(ONE if command_name == "report" else ()))
+    assert ran.status == 4
+    assert re.search(r"error: .*rank.?1.*not enough memory for it.*-j", ran.err)
 
 
 def test_interrupted(cli, traces, monkeypatch):

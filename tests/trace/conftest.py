@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import RankTrace, Window, blocks, discover, load, split
+from htareport.trace import RankTrace, Window, discover, load, split, unpack
 
 NASTY = [
     'say "hi"', '{"device": "cpu"}', 'a}, {"ph": "X"', "back\\slash", "}],", "[[[", "{{{", '\\"', "tab\there", "новый",
@@ -67,8 +67,8 @@ def chunks_of(monkeypatch) -> Callable[[int], None]:
     def set_sizes(size: int) -> None:
         for module in (split, load, discover):
             monkeypatch.setattr(module, "CHUNK", size)
-        monkeypatch.setattr(blocks, "BLOCK", size)
-        monkeypatch.setattr(blocks, "_READ", max(size // 2, 512))
+        monkeypatch.setattr(unpack, "BLOCK", size)
+        monkeypatch.setattr(unpack, "READ", max(size // 2, 512))
 
     return set_sizes
 

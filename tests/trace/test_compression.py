@@ -14,7 +14,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.errors import TraceFileError
-from htareport.trace import RankTrace, Trace, blocks
+from htareport.trace import RankTrace, Trace, blocks, unpack
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ PACKED = {
 def test_plain_and_gzip(name, block, read, text, write, monkeypatch):
     """Also with several members, padding or garbage behind, under the wrong suffix, and read in any sizes."""
     path = write(name, PACKED[name](text))
-    monkeypatch.setattr(blocks, "BLOCK", block)
-    monkeypatch.setattr(blocks, "_READ", read)
+    monkeypatch.setattr(unpack, "BLOCK", block)
+    monkeypatch.setattr(unpack, "READ", read)
     assert content(path) == text
 
 
@@ -64,7 +64,7 @@ def test_plain_and_gzip(name, block, read, text, write, monkeypatch):
 def test_members_that_begin_at_the_edge_of_a_read(read, write, monkeypatch):
     """A member is seen even if only its first byte was read with the one before."""
     path = write("t.gz", b"".join(gzip.compress(bytes([each])) for each in b"abcdefgh"))
-    monkeypatch.setattr(blocks, "_READ", read)
+    monkeypatch.setattr(unpack, "READ", read)
     assert content(path) == b"abcdefgh"
 
 
@@ -193,7 +193,7 @@ def test_locked_archives(text, tmp_path):
 
 def test_without_the_fast_decompressor(text, write, monkeypatch):
     """The standard library's zlib gives the same."""
-    monkeypatch.setattr(blocks, "_inflate", zlib)
+    monkeypatch.setattr(unpack, "_inflate", zlib)
     assert content(write("t.gz", members(text, 10, 5000))) == text
     with pytest.raises(TraceFileError, match="end early"):
         content(write("cut.gz", gzip.compress(text)[:-9]))

@@ -22,56 +22,6 @@ def trace_of(*events, layout="kineto"):
     return f'{{"schemaVersion": 1, "traceEvents": [{end}{separator.join(lines)}{end}], "traceName": "x"}}'
 
 
-@pytest.mark.parametrize("layout", ["kineto", "compact", "lines"])
-@pytest.mark.parametrize("size", [200, 128 << 10])
-class TestMended:
-    """Slips of the writer that are mended, counted and named."""
-
-    @pytest.mark.parametrize(
-        ("name", "meant"),
-        [
-            (r"C:\Users\me\train.py(3): f", r"C:\Users\me" + "\train.py(3): f"),
-            (r"C:\users\x", r"C:\users\x"),
-            (r"\q\\w\"", '\\q\\w"'),
-            (r"a\ud800b", "a\ufffdb"),
-            (r"a\ud83d\ude00b\udc00", "a😀b\ufffd"),
-            ("a\\\tb".replace("\t", "x"), r"a\xb"),
-        ],
-    )
-    def test_escapes(self, name, meant, layout, size, write, chunks_of):
-        """A backslash that starts no escape is one; the events around it keep their names."""
-        events = [EVENT % (name if n % 7 == 3 else "fine", f'"stream": {n}') for n in range(40)]
-        path = write("windows.json", trace_of(*events, layout=layout))
-        chunks_of(size)
-        trace = RankTrace.load(0, path)
-        assert trace.device_events["name"].tolist() == [meant if n % 7 == 3 else "fine" for n in range(40)]
-        assert re.fullmatch(r"windows\.json: repaired: [^:]*\b(lone backslashes|lone surrogates)", trace.warnings[0])
-
-    @pytest.mark.parametrize("token", ["nan", "-nan", "NaN", "inf", "-inf", "Infinity", "-Infinity", "-nan(ind)"])
-    def test_numbers(self, token, layout, size, write, chunks_of):
-        """They are missing values, and counted; text of that name stays text."""
-        text = '"memory bandwidth (GB/s)": %s, "bytes": %s, "stream": 7'
-        events = [EVENT.replace("kernel", "gpu_memcpy") % ("nan", text % ("2.5", n)) for n in range(30)]
-        events[5] = EVENT.replace("kernel", "gpu_memcpy") % (": inf, nan", text % (token, token))
-        path = write("rank0.json", trace_of(*events, layout=layout))
-        chunks_of(size)
-        trace = RankTrace.load(0, path)
-        table = trace.events["gpu_memcpy"]
-        assert table["bandwidth"].isna().tolist() == [n == 5 for n in range(30)]
-        assert table["bytes"].tolist() == [-1 if n == 5 else n for n in range(30)]
-        assert table["name"].tolist() == [": inf, nan" if n == 5 else "nan" for n in range(30)]
-        assert trace.warnings == ("rank0.json: repaired: 2 bare nan or inf values",)
-
-
-def test_metadata_are_mended_too(write):
-    """Around the events, before and behind."""
-    text = r'{"path": "C:\Users", "deviceProperties": [{"id": 0, "name": "A", "x": inf}], "traceEvents": [], "y": nan}'
-    trace = RankTrace.load(0, write("a.json", text))
-    assert trace.device_name(0) == "A"
-    assert trace.captures[0].meta["path"] == r"C:\Users"
-    assert trace.warnings == ("a.json: repaired: 2 bare nan or inf values, 1 lone backslashes",)
-
-
 @pytest.mark.parametrize("layout", ["kineto", "compact", "array", "indent"])
 @pytest.mark.parametrize("size", [200, 128 << 10])
 def test_cut_off_anywhere(layout, size, builder, write, chunks_of):
@@ -86,12 +36,10 @@ def test_cut_off_anywhere(layout, size, builder, write, chunks_of):
             continue
         with pytest.raises(TraceFileError) as raised:
             RankTrace.load(0, write("cut.json", cut_text))
-        assert re.match(r"no traceEvents in it|the file ends early, at byte (\d+) \(line (\d+)\)", str(raised.value)), (
-            cut
-        )
-        if place := re.search(r"byte (\d+) \(line (\d+)\)", str(raised.value)):
-            assert abs(int(place[1]) - cut) <= 1
-            assert abs(int(place[2]) - 1 - cut_text.count(b"\n")) <= 1
+        place = re.match(r"the file ends early, at byte (\d+) \(line (\d+)\)", str(raised.value))
+        assert place, cut
+        assert abs(int(place[1]) - cut) <= 1
+        assert abs(int(place[2]) - 1 - cut_text.count(b"\n")) <= 1
 
 
 def test_cut_off_gzip(builder, write):
@@ -107,10 +55,10 @@ def test_cut_off_gzip(builder, write):
 @pytest.mark.parametrize(
     ("event", "offset"),
     [
-        (EVENT % ("a", '"x": }'), len(EVENT % ("a", '"x": ')) - 2),
+        (EVENT % ("a", '"x" }'), len(EVENT % ("a", '"x" ')) - 2),
         ('{"ph" "X"}', 6),
-        (EVENT % ('say "hi"', ""), (EVENT % ('say "hi"', "")).index("hi")),
-        (EVENT % ("a\x01b", ""), (EVENT % ("a\x01b", "")).index("\x01")),
+        (EVENT % ('lost, "tid": 1', ""), (EVENT % ('lost, "tid": 1', "")).index('"tid": 1')),
+        (EVENT % ("a", '"x": 1 "y": 2'), (EVENT % ("a", '"x": 1 "y": 2')).index('"y"')),
         ('{"ph": ]}', 7),
         (EVENT % ("a", '"x": tru'), (EVENT % ("a", '"x": tru')).index("tru")),
     ],
@@ -151,7 +99,6 @@ def test_damage_has_a_place(event, offset, layout, size, write, chunks_of):
         (b'["a", {"ph": "X"}] garbage', "text behind the array"),
         (b'{"traceEvents": [}', "not valid JSON"),
         (b'{"traceEvents": [1 2 {"ph": "X"}]}', "not valid JSON"),
-        (b'{"traceEvents": [{"ph": "X", "name": "\xff\xfe"}]}', "bytes that are not UTF-8"),
         (b'{"traceEvents": [{"ph": "X", "args": ' + b"[" * 10**5 + b"]" * 10**5 + b"}]}", "recursion"),
         (b'{"traceEvents": [' + b"[" * 10**5 + b"]" * 10**5 + b"]}", "recursion"),
         (b'{"traceEvents": [' + b"[" * 10**5, "ends early|not valid JSON"),
@@ -192,9 +139,10 @@ def test_the_rest_of_a_rank_is_used(tmp_path):
 def test_no_file_of_a_rank_can_be_used(write):
     """Each is named with its reason; a single one gives the reason alone."""
     paths = [write(f"{n}.json", "{") for n in range(2)]
-    with pytest.raises(TraceFileError, match=r"^0\.json: no traceEvents in it; 1\.json: no traceEvents in it$"):
+    early = r"the file ends early, at byte 1 \(line 1\): no traceEvents in it"
+    with pytest.raises(TraceFileError, match=rf"^0\.json: {early}; 1\.json: {early}$"):
         RankTrace.load(0, paths)
-    with pytest.raises(TraceFileError, match=r"^no traceEvents in it$"):
+    with pytest.raises(TraceFileError, match=rf"^{early}$"):
         RankTrace.load(0, paths[0])
     with pytest.raises(TraceFileError, match="No such file"):
         RankTrace.load(0, paths[0].parent / "gone.json")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from htareport.errors import HtaReportError
-from htareport.trace import RankTrace, Trace
+from htareport.trace import RankTrace, ReadOptions, Trace
 
 EVENT = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {%s}}'
 
@@ -40,18 +40,30 @@ def hostile():
     yield "unique categories", "[" + ",".join(f'{{"ph": "X", "cat": "{n}", {rest}' for n in range(20_000)) + "]"
     yield "unique phases", "[" + ",".join(f'{{"ph": "{n}", {rest}' for n in range(20_000)) + "]"
     yield "names of processes", "[" + ",".join(f'{{"ph": "M", "pid": {n}, {rest}' for n in range(20_000)) + "]"
+    yield "bare quotes", "[" + EVENT % ('"a ' * (size // 9), "") + "," + event + "]"
+    yield "bare quotes before blanks", "[" + ",".join([EVENT % ('"' + " " * 300, "")] * (size // 3 // 400)) + "]"
+    yield "quotes that seem to end", "[" + EVENT % ('", "x": ' * (size // 3 // 8), "") + "," + event + "]"
+    yield "brackets that seem to end", "[" + EVENT % ('"}, {"ph": ' * (size // 3 // 11), "") + "," + event + "]"
+    yield "backslashes that seem to end", "[" + EVENT % ('\\", "ts": ' * (size // 3 // 10), "") + "," + event + "]"
+    yield "lost brackets", "[" + ",".join(['{"ph": "X", "name": "a", "args": {"b": 1}'] * (size // 3 // 41)) + "]"
+    yield "lost quotes", "[" + ",".join(['{"ph": "X", "name": "a, "ts": 1}'] * (size // 3 // 32)) + "]"
+    yield "slips in every event", "[" + ",".join([EVENT % ('say "a"', '"x": , "y": nan,')] * 5_000) + "]"
+    yield "nothing but missing values", "[" + EVENT % ("a", '"x": ,' * (size // 3 // 6)) + "]"
+    yield "control characters", "[" + EVENT % ("\1" * (size // 3), "") + "," + event + "]"
     yield (
         "events without lines",
         '{"traceEvents": [\n' + "},\n{".join(['{"ph": "X"'] + ['"a": [{"ph": "X"'] * 30_000) + "}]}",
     )
 
 
+@pytest.mark.parametrize("salvage", [False, True], ids=["", "salvage"])
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in hostile()])
-def test_hostile_input_takes_no_longer_than_its_size(text, write):
+def test_hostile_input_takes_no_longer_than_its_size(text, salvage, write):
     """Time is bounded, quadratic behaviour would take minutes; the outcome is a trace or an error for the user."""
     path, start, reason = write("t.json", text), time.process_time(), ""
     try:
-        assert RankTrace.load(0, next(iter(Trace.open(path).files.values()))).warnings is not None
+        files = next(iter(Trace.open(path).files.values()))
+        assert RankTrace.load(0, files, options=ReadOptions(salvage=salvage)).warnings is not None
     except HtaReportError as error:
         reason = str(error)
     assert len(reason) < 400

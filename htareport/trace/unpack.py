@@ -1,0 +1,179 @@
+"""Streams of bytes, unpacked in blocks: plain, gzip and zstd, told apart by how they begin.
+
+Whatever is wrong with packed data, everything before the damage is given first, and then the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Protocol, cast
+
+from htareport.errors import TraceFileError
+
+_inflate: Any
+try:
+    from isal import isal_zlib as _inflate  # Three to four times as fast.
+except ImportError:  # pragma: no cover  where isal has no wheel
+    _inflate = zlib
+
+BLOCK = 1 << 20
+READ = 1 << 18
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+COMPRESSED = (_GZIP, _ZSTD)
+_WITH_GZIP_HEADER = 31
+_ZLIB_SAYS = "Error -3 while decompressing data: "
+
+
+class DamagedDataError(TraceFileError):
+    """Packed data that end early or are damaged; what could be unpacked was given before."""
+
+
+class Readable(Protocol):
+    """What bytes are read from: a file, a member of an archive, or blocks."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+
+
+class Reread:
+    """Blocks as something to read from, for libraries that want a file."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._held = blocks, bytearray()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to so many bytes, fewer only at the end; everything for a negative size."""
+        while size < 0 or len(self._held) < size:
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            self._held += block
+        size = len(self._held) if size < 0 else size
+        given = bytes(self._held[:size])
+        del self._held[:size]
+        return given
+
+
+def unpacked(opened: Callable[[], contextlib.AbstractContextManager[Readable]]) -> Iterator[bytes]:
+    """Yield the content of a stream, which `opened` opens at its beginning, in blocks of about 1 MB.
+
+    DamagedDataError behind the last block if packed data end early or are damaged.
+    """
+    with opened() as file:
+        start = file.read(READ)
+        if start.startswith(_ZSTD):
+            yield from _unzstd(file, start)
+            return
+        if not start.startswith(_GZIP):
+            while start:
+                yield start
+                start = file.read(BLOCK)
+            return
+        given = 0
+        try:
+            for block in _inflated(file, start, _inflate.decompressobj):
+                given += len(block)
+                yield block
+        except DamagedDataError:
+            pass
+        else:
+            return
+    with opened() as file:  # What a decompressor held back when it failed is got by a slower one.
+        for block in _inflated(file, file.read(READ), _Careful):
+            if given < len(block):
+                yield block[given:]
+            given = max(0, given - len(block))
+
+
+def begin_of(start: bytes, size: int) -> bytes:
+    """Return up to `size` bytes of what packed data hold, of which the first bytes are given; none if that fails."""
+    try:
+        if start.startswith(_ZSTD):
+            return next(_unzstd(io.BytesIO(), start, size), b"")
+        return next(_inflated(io.BytesIO(), start, _inflate.decompressobj, size), b"")
+    except DamagedDataError:
+        return b""
+
+
+class _Careful:
+    """zlib's decompressor; data that it refuses are tried byte by byte, so that nothing before the fault is lost."""
+
+    def __init__(self, wbits: int) -> None:
+        self._zlib = zlib.decompressobj(wbits)
+        self._fault: zlib.error | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._zlib, name)
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        """Return up to so many bytes; zlib.error where there are none before the fault."""
+        if self._fault:
+            raise self._fault
+        before = self._zlib.copy()
+        try:
+            return self._zlib.decompress(data, size)
+        except zlib.error as error:
+            self._zlib, self._fault = before, error
+        out = bytearray()
+        with contextlib.suppress(zlib.error):
+            for at in range(len(data)):
+                out += self._zlib.decompress(data[at : at + 1])
+        return bytes(out)
+
+
+def _inflated(file: Readable, data: bytes, make: Callable[[int], Any], size: int | None = None) -> Iterator[bytes]:
+    """All members of a gzip stream, one after the other; zero bytes behind them are padding."""
+    given, decompressor = 0, make(_WITH_GZIP_HEADER)
+    while True:
+        try:
+            out = decompressor.decompress(data, size or BLOCK)
+        except (_inflate.error, zlib.error) as error:
+            reason = str(error).removeprefix(_ZLIB_SAYS)
+            raise DamagedDataError(f"the gzip data are damaged behind byte {given} of the content: {reason}") from error
+        if out:
+            given += len(out)
+            yield out
+        if decompressor.eof:
+            data = _behind_padding(file, decompressor.unused_data)
+            if not data.startswith(_GZIP):
+                return
+            decompressor = make(_WITH_GZIP_HEADER)
+            continue
+        data = decompressor.unconsumed_tail or file.read(READ)
+        if not data and not out:
+            raise DamagedDataError(f"the gzip data end early, at byte {given} of the content")
+
+
+def _behind_padding(file: Readable, data: bytes) -> bytes:
+    """What follows a gzip member, from its first byte that is not zero on; enough to tell what it is."""
+    data = data.lstrip(b"\0")
+    while len(data) < len(_GZIP) and (more := file.read(READ)):
+        data = (data + more).lstrip(b"\0")
+    return data
+
+
+def _unzstd(file: Readable, start: bytes, size: int | None = None) -> Iterator[bytes]:
+    import zstandard  # noqa: PLC0415  few traces need it
+
+    class Joined:
+        """The file with the bytes that were looked at put back."""
+
+        pending = start
+
+        def read(self, size: int = -1) -> bytes:
+            data, self.pending = self.pending, b""
+            return data or file.read(size)
+
+    reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", Joined()), read_across_frames=True)
+    given = 0
+    try:
+        while out := reader.read(size or BLOCK):
+            given += len(out)
+            yield out
+    except zstandard.ZstdError as error:
+        raise DamagedDataError(f"the zstd data are damaged behind byte {given} of the content: {error}") from error
+    if not given:
+        raise DamagedDataError("the zstd data end early, or hold nothing")
