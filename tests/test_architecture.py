@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "htareport"
-MODEL = {"algorithms", "errors", "report", "trace", "units"}
-LIBRARY = MODEL | {"analyses", "executors", "hta", "overview", "render", "runner"}
+MODEL = {"algorithms", "errors", "report", "trace", "units", "whole_file"}
+LIBRARY = MODEL | {"analyses", "augment", "executors", "hta", "overview", "render", "runner"}
 MAY_IMPORT = {  # Each may import itself and the version.
     "_version": set(),
     "errors": set(),
     "algorithms": {"errors"},
     "codec": set(),
+    "whole_file": set(),
     "saved": {"codec"},
     "report": {"algorithms", "codec", "errors", "saved"},
     "trace": {"algorithms", "errors"},
     "units": {"report"},
     "analyses": MODEL,
+    "augment": MODEL | {"analyses"},
     "overview": MODEL,
     "runner": MODEL | {"analyses", "executors", "overview"},
     "render": MODEL - {"trace"} | {"codec"},

@@ -36,6 +36,8 @@ class Capture:
     last_ns: int | None = None
     devices: dict[int, str] = field(default_factory=dict)
     processes: dict[Any, str] = field(default_factory=dict)
+    path: Path = field(default_factory=Path)  # For those who read the file again; never shown.
+    events: int = 0  # All that are in the file, of any kind.
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,12 @@ class Loaded:
     problems: tuple[tuple[str, str], ...]
 
 
-def load_rank(paths: tuple[Path, ...]) -> Loaded:
+def load_rank(paths: tuple[Path, ...], reader: Reader | None = None) -> Loaded:
     """Read the files of a rank, in order of name. TraceFileError if none can be used.
 
-    A file that overlaps in time with one before it is not used, and named.
+    A file that overlaps in time with one before it is not used, and named. `reader` may be one that keeps more.
     """
-    reader, rank = Reader(), _Rank()
+    reader, rank = reader or Reader(), _Rank()
     for path in sorted(paths, key=lambda each: (each.name, str(each))):
         try:
             rank.add(_File(path, reader))
@@ -91,6 +93,7 @@ class _File:
         self.counts = reader.counts
         size = path.stat().st_size if path.exists() else 0
         self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
+        self.capture.path, self.capture.events = path, reader.counts.total()
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
         self.rows = Rows(reader)
