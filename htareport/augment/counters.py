@@ -41,7 +41,7 @@ def counter_events(trace: RankTrace, capture: int, *, queues: bool, bandwidth: b
     """
     base, events = trace.captures[capture].base_ns, trace.device_events
     one_each = events[events["capture"] == capture].drop_duplicates("lane")
-    processes = dict(zip(one_each["lane"].tolist(), threads_of(trace, one_each)[0], strict=True))
+    processes = dict(zip(one_each["lane"].tolist(), threads_of(trace, one_each)[0].tolist(), strict=True))
     if queues:
         points = queue_series(trace)
         points = points[points["capture"] == capture]

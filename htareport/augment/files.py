@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 from htareport.errors import OutputError, UsageError
 from htareport.trace import RankTrace
-from htareport.trace.blocks import COMPRESSED, archive_of, open_regular
+from htareport.trace.blocks import archive_of, open_regular
 from htareport.trace.metadata import COPY_KEY
 from htareport.trace.rewrite import Edit, rewrite
 from htareport.whole_file import whole_file
@@ -22,6 +22,7 @@ try:
 except ImportError:  # pragma: no cover  where isal has no wheel
     igzip = None
 
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK")  # gzip, zstd, zip
 _SUFFIXES = re.compile(r"(?:\.json)?(?:\.(?:gz|zst|zip))?$", re.IGNORECASE)
 
 
@@ -65,7 +66,7 @@ class CopyFolder:
         about = {COPY_KEY: {"with": what, "rank": trace.rank}}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with whole_file(target) as file, _packed(file, target) as out:
+            with whole_file(target) as file, packed(file, target) as out:
                 rewrite(source.path, out, about | dict(source.meta) | dict(metadata or {}), more, edit)
         except OSError as error:
             raise OutputError(f"{target}: {error.strerror or error}") from error
@@ -83,11 +84,11 @@ def _is_compressed(path: Path) -> bool:
         return True
     with open_regular(path) as file:
         start = file.read(4)
-    return start.startswith((*COMPRESSED, b"PK"))
+    return start.startswith(_COMPRESSED)
 
 
 @contextlib.contextmanager
-def _packed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
+def packed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
     """Compress what is written, if the name says so; without time or name, so that equal content gives equal bytes."""
     if target.suffix != ".gz":
         yield file

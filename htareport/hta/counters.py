@@ -151,8 +151,7 @@ class Counters(LoadedRanks):
 
     def _relative(self, stamps: Iterable[int]) -> np.ndarray[Any, Any]:
         """Stamps in µs from the earliest start of a complete event on any rank."""
-        starts = [trace.start_ns for trace in self.ranks_loaded.values() if trace.start_ns is not None]
-        return (np.asarray(stamps, np.int64) - min(starts, default=0)) / PER_US
+        return (np.asarray(stamps, np.int64) - self.run.start_ns) / PER_US
 
 
 _FULL = "duration_at_max_queue_length"

@@ -100,7 +100,7 @@ class Operators(LoadedRanks):
         of_device = on_device["name"].to_numpy()[owners.device[owners.device >= 0]]
         stacks.loc[owners.device >= 0] = pd.Series(launched.texts(trace, of_device), dtype=object).to_numpy()
         categories = np.array([*trace.loaded.tables, ""], object)
-        start = min((t.start_ns for t in self.ranks_loaded.values() if t.start_ns is not None), default=0)
+        start = self.run.start_ns
         frame = pd.DataFrame(
             {
                 "cat": categories[events["source"]],

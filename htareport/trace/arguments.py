@@ -13,7 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from htareport.trace.decode import Buffer
-from htareport.trace.load import read_file
+from htareport.trace.sink import Sink
 
 _MOST_KEPT = 100_000  # Distinct texts whose values are shared.
 
@@ -22,13 +22,13 @@ class Values(NamedTuple):
     """Values of one argument, and the place of the event of each among all of its file."""
 
     places: NDArray[np.int64]
-    values: list[Any]
+    given: list[Any]
 
 
 def read_arguments(path: Path, wanted: Collection[str] | None = None) -> dict[str, Values]:
     """Read some arguments (all for None) of the complete events of a trace file, by their name in the file."""
     sink = _Arguments(wanted)
-    read_file(path, sink)
+    sink.read(path)
     return {
         name: Values(np.frombuffer(places, np.int64), values)
         for name, (places, values) in sink.found.items()
@@ -52,11 +52,10 @@ _DECODE_LOOSE = msgspec.json.Decoder(_Loose).decode
 _DECODE_ARGS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class _Arguments:
+class _Arguments(Sink):
     """Takes chunks of events; equal values share one object."""
 
     def __init__(self, wanted: Collection[str] | None) -> None:
-        self.fault = ""
         self.found: dict[str, tuple[array[int], list[Any]]] = {}
         self._wanted = None if wanted is None else frozenset(wanted)
         self._shared: dict[bytes, Any] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from htareport.errors import TraceFileError
 from htareport.trace.blocks import blocks
-from htareport.trace.decode import Buffer
+from htareport.trace.decode import Reader
 from htareport.trace.repair import mend
 from htareport.trace.split import (
     BETWEEN,
@@ -30,15 +30,6 @@ from htareport.trace.split import (
 _EDGE = 6  # An error this near to the end of the text means that the text ends too early: `\\u12` for an escape.
 
 
-class Sink(Protocol):
-    """What takes the events: a JSON array of some at a time. `feed` says whether it is one, `fault` why it is not."""
-
-    fault: str
-
-    def feed(self, chunk: Buffer) -> bool:
-        """Take some events; False if the text is no such array."""
-
-
 class FileContent:
     """What one file gave besides its events: metadata and the repairs that were needed."""
 
@@ -47,7 +38,7 @@ class FileContent:
         self.repairs: Counter[str] = Counter()
 
 
-def read_file(path: Path, reader: Sink) -> FileContent:
+def read_file(path: Path, reader: Reader) -> FileContent:
     """Read a trace into the reader. TraceFileError, with the place, if it is no trace, damaged or ends early."""
     content, window = FileContent(), Window(blocks(path))
     try:
@@ -76,7 +67,7 @@ def _line(path: Path, place: int) -> int:
     return line
 
 
-def _read_events(window: Window, reader: Sink, content: FileContent) -> None:
+def _read_events(window: Window, reader: Reader, content: FileContent) -> None:
     """Everything up to the bracket that closes the events; the position is behind it then."""
     while True:
         window.fill(2 * CHUNK)
@@ -91,7 +82,7 @@ def _read_events(window: Window, reader: Sink, content: FileContent) -> None:
             return
 
 
-def _feed_mended(window: Window, found: Cut, reader: Sink, content: FileContent) -> bool:
+def _feed_mended(window: Window, found: Cut, reader: Reader, content: FileContent) -> bool:
     """A chunk whose limits are certain, with the writer's slips mended."""
     if window.separator is None:
         return False
@@ -102,7 +93,7 @@ def _feed_mended(window: Window, found: Cut, reader: Sink, content: FileContent)
     return True
 
 
-def _read_exactly(window: Window, reader: Sink, content: FileContent) -> bool:
+def _read_exactly(window: Window, reader: Reader, content: FileContent) -> bool:
     """Events by their exact spans: the last ones, and those of unusual layouts. True when the array is closed."""
     size = 4 * CHUNK
     while True:
@@ -128,7 +119,7 @@ def _read_exactly(window: Window, reader: Sink, content: FileContent) -> bool:
     return False
 
 
-def _feed_span(text: bytes, place: int, reader: Sink, content: FileContent) -> None:
+def _feed_span(text: bytes, place: int, reader: Reader, content: FileContent) -> None:
     start = len(text) - len(text.lstrip(BETWEEN))
     array = b"[" + text[start:].rstrip(BETWEEN) + b"]"
     if reader.feed(array):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from htareport.trace.capture import load_rank
 from htareport.trace.decode import Loose, Reader
+from htareport.trace.events import as_array
 from htareport.trace.model import RankTrace
 from htareport.trace.window import ALL, Window
 
@@ -64,11 +65,11 @@ def column_of(trace: RankTrace, rows: pd.DataFrame, name: str) -> NDArray[np.int
     return out
 
 
-def threads_of(trace: RankTrace, rows: pd.DataFrame) -> tuple[list[Any], list[Any]]:
+def threads_of(trace: RankTrace, rows: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
     """Process and thread ids, as they stand in the file, of rows of a table made from the events table."""
-    threads = trace.loaded.threads
-    codes = column_of(trace, rows, "thread").tolist()
-    return [threads[code][0] for code in codes], [threads[code][1] for code in codes]
+    codes = column_of(trace, rows, "thread")
+    pids, tids = (as_array([thread[i] for thread in trace.loaded.threads])[codes] for i in (0, 1))
+    return pids, tids
 
 
 def index_of(trace: RankTrace, rows: pd.DataFrame) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from htareport.trace.decode import Buffer
-from htareport.trace.load import read_file
+from htareport.trace.sink import Sink
 from htareport.trace.split import BETWEEN
 
 Edit: TypeAlias = Callable[[int, bytes], bytes | None]
@@ -33,17 +33,16 @@ def rewrite(
     head = orjson.dumps(dict(metadata), option=orjson.OPT_NON_STR_KEYS)[1:-1]
     out.write(b"{" + head + b"," * bool(head) + b'\n"traceEvents": [\n')
     writer = _Writer(out, edit)
-    read_file(source, writer)
+    writer.read(source)
     for event in more:
         writer.write(event)
     out.write(b"\n]}\n")
 
 
-class _Writer:
+class _Writer(Sink):
     """Takes chunks of events and passes them on."""
 
     def __init__(self, out: IO[bytes], edit: Edit | None) -> None:
-        self.fault = ""
         self._out, self._edit = out, edit
         self._place = 0
         self._is_first = True
