@@ -84,3 +84,9 @@ def micros(nanoseconds: int) -> str:
     """Return nanoseconds as decimal microseconds: the exact text of a time stamp."""
     sign, size = ("-" if nanoseconds < 0 else ""), abs(int(nanoseconds))
     return f"{sign}{size // 1000}.{size % 1000:03d}"
+
+
+def without_args(event: bytes, name: str) -> bytes:
+    """Return an event's text under another name, without its arguments."""
+    fields: dict[str, Any] = {key: value for key, value in _FIELDS(event).items() if key != "args"}
+    return msgspec.json.encode(fields | {"name": name})

@@ -64,9 +64,9 @@ class Trace:
         self._shortened: bool | None = None  # Whether names were decoded, and whether short.
 
     @classmethod
-    def of(cls, run: Run) -> Self:
+    def of(cls, run: Run, parser_config: ParserConfig | None = None) -> Self:
         """Return the events of a run that is open already."""
-        made = cls(run.trace.files)
+        made = cls(run.trace.files, parser_config=parser_config)
         made.run = run
         return made
 

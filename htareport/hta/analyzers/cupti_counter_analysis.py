@@ -1,0 +1,25 @@
+"""Hardware counters by kernel, as a class method."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from htareport.hta.common.trace import Trace
+from htareport.hta.trace_analysis import TraceAnalysis
+
+_OPERATIONS = [f"{width}{what}" for width in "fhd" for what in ("fma", "mul", "add")]
+CUDA_SASS_INSTRUCTION_COUNTER_FLOPS = {
+    f"smsp__sass_thread_inst_executed_op_{each}_pred_on.sum": 2.0 if each.endswith("fma") else 1.0
+    for each in _OPERATIONS
+}
+
+
+class CuptiCounterAnalysis:
+    """See TraceAnalysis for what it answers."""
+
+    cuda_profiler_cat = "cuda_profiler_range"
+
+    @classmethod
+    def get_counter_data_with_operators(cls, t: Trace, ranks: list[int] | None = None) -> list[pd.DataFrame]:
+        """Counters of each kernel, with the operators around its launch."""
+        return TraceAnalysis.of(t).get_cupti_counter_data_with_operators(ranks)
