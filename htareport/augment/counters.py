@@ -37,7 +37,8 @@ def write_counters(
 def counter_events(trace: RankTrace, capture: int, *, queues: bool, bandwidth: bool) -> Iterator[bytes]:
     """Counter events (phase C) of one file of a rank, in the file's own time, one track after the other.
 
-    Queue lengths have a track for each stream, by `id`; bandwidths (GB/s) one for each device and kind of copy.
+    Queue lengths have a track for each stream, by `id`; bandwidths (GB/s) one for each device and kind of copy. Ids are
+    text, since Perfetto makes one track of all that have numbers.
     """
     base, events = trace.captures[capture].base_ns, trace.device_events
     one_each = events[events["capture"] == capture].drop_duplicates("lane")
@@ -46,7 +47,7 @@ def counter_events(trace: RankTrace, capture: int, *, queues: bool, bandwidth: b
         points = queue_series(trace)
         points = points[points["capture"] == capture]
         for (lane, stream), mine in points.groupby(["lane", "stream"], sort=True):
-            about = {"name": QUEUE, "pid": processes[lane], "id": stream}
+            about = {"name": QUEUE, "pid": processes[lane], "id": str(stream)}
             yield from _track(about, QUEUE, mine["ts"].to_numpy() - base, mine["queue_length"].to_numpy())
     if bandwidth:
         copies = trace.copies[trace.copies["capture"] == capture]
