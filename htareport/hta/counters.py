@@ -191,11 +191,11 @@ class Counters(LoadedRanks):
 _FULL = "duration_at_max_queue_length"
 
 
-def summary_of_queues(time_series: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
+def summary_of_queues(queue_length_dict: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
     """Statistics of queue lengths by rank and stream, weighted by time; None without any."""
     rows = {
         (rank, stream): _weighted(stamps, length)
-        for rank, frame in time_series.items()
+        for rank, frame in queue_length_dict.items()
         for stream, stamps, length in _queues(frame)
     }
     return _summary_frame(rows, ["rank", "stream"], "queue_length") if rows else None

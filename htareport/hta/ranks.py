@@ -55,6 +55,9 @@ class LoadedRanks:
         made.__dict__["t"] = t
         return made
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.trace.label!r}, ranks={list(self.ranks_loaded)})"
+
     @cached_property
     def t(self) -> HtaTrace:
         """The events as HTA's `Trace` gives them; a rank's are read again, with their arguments, when asked for."""

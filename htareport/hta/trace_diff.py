@@ -22,6 +22,7 @@ from htareport.trace import Trace as RunTrace
 
 _NO_ROWS_OF_THE_HOST = "gpu_user_annotation"
 _MOST_SHOWN = 40
+TraceDir = str
 Chosen: TypeAlias = int | Sequence[int] | None
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from htareport.hta.common.trace import Trace
+from htareport.hta.analyzers.delegate import of_trace
 from htareport.hta.trace_analysis import TraceAnalysis
 
 _OPERATIONS = [f"{width}{what}" for width in "fhd" for what in ("fma", "mul", "add")]
@@ -19,7 +17,4 @@ class CuptiCounterAnalysis:
 
     cuda_profiler_cat = "cuda_profiler_range"
 
-    @classmethod
-    def get_counter_data_with_operators(cls, t: Trace, ranks: list[int] | None = None) -> list[pd.DataFrame]:
-        """Counters of each kernel, with the operators around its launch."""
-        return TraceAnalysis.of(t).get_cupti_counter_data_with_operators(ranks)
+    get_counter_data_with_operators = of_trace(TraceAnalysis.get_cupti_counter_data_with_operators)
