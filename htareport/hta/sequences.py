@@ -54,6 +54,8 @@ class Sequences(LoadedRanks):
             write_patterns(trace, folder, found.marked(trace, top_k), compress=compress_other_kernels)
         return found.table
 
+    get_frequent_cuda_kernel_patterns = get_frequent_cuda_kernel_sequences  # As HTA's README calls it.
+
 
 class _Patterns(NamedTuple):
     """The table, and for each call (row of the host table) the row of the table, and its device events."""

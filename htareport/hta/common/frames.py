@@ -35,8 +35,10 @@ def trace_frame(trace: RankTrace, zero_ns: int, config: ParserConfig) -> pd.Data
     keep = ~base["cat"].isin(_skipped(config)) & _within_window(trace, base)
     frame = base[keep].sort_values("index", kind="stable").drop(columns=["source", "row", "capture", "ns"])
     linked = frame.pop("index_correlation"), frame.pop("iteration")
+    index = frame["index"].to_numpy()
     for spec, values in _arguments(trace, config):
-        frame[spec.name] = _column(spec, values, frame["index"].to_numpy())
+        if not config.parse_all_args or np.isin(values.places, index).any():
+            frame[spec.name] = _column(spec, values, index)
     frame["index_correlation"], frame["iteration"] = linked
     return frame.set_index("index", drop=False).rename_axis(None)
 
@@ -133,8 +135,8 @@ def _within_window(trace: RankTrace, base: pd.DataFrame) -> NDArray[np.bool_]:
 
 def _arguments(trace: RankTrace, config: ParserConfig) -> list[tuple[AttributeSpec, Values]]:
     """The arguments that become columns, over all files of the rank, by the index of their events."""
-    specs = {spec.raw_name: spec for spec in config.selected() if spec.name not in _OWN}
     everything = config.parse_all_args and config.selected_arg_keys is None
+    specs = {} if everything else {spec.raw_name: spec for spec in config.selected() if spec.name not in _OWN}
     if not specs and not everything:
         return []
     found: dict[str, list[Values]] = {}
@@ -145,7 +147,7 @@ def _arguments(trace: RankTrace, config: ParserConfig) -> list[tuple[AttributeSp
         before += capture.events
     if everything:
         known = {spec.raw_name: spec for spec in AVAILABLE_ARGS.values() if not spec.name.startswith("name")}
-        specs |= {
+        specs = {
             name: known.get(name) or config.make_attribute_spec(name, parts[0].given[0])
             for name, parts in found.items()
         }

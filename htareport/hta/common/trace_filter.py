@@ -46,18 +46,20 @@ class IterationFilter(RowFilter):
 
 
 class IterationIndexFilter(RowFilter):
-    """Rows of some profiler steps, by place among those that the frame has; -1 is the last."""
+    """Rows of some profiler steps, by place among those that the frame has; -1 is the last. All rows without steps."""
 
     def __init__(self, iteration_index: int | Iterable[int]) -> None:
         self.iteration_index = _listed(iteration_index)
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
         there = get_iterations(df)
+        if not there:
+            return df
         return df[df["iteration"].isin([there[i] for i in self.iteration_index if -len(there) <= i < len(there)])]
 
 
 class FirstIterationFilter(IterationIndexFilter):
-    """Rows of the first profiler step."""
+    """Rows of the first profiler step; all rows without steps."""
 
     def __init__(self) -> None:
         super().__init__(0)
