@@ -100,11 +100,15 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
     """Write a file that appears whole or not at all, and return its path. OutputError where it cannot be written."""
     path = Path(path)
     try:
-        with whole_file(path) as file:
-            file.write(data)
+        _replace(path, data)
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from error
     return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def section_html(section: Section) -> str:
