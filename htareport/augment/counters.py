@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ def write_counters(
     """Write a copy of each file of a rank that has queues or copies of known bandwidth; return the copies' paths."""
     written = []
     for number, capture in enumerate(trace.captures):
-        events = list(counter_events(trace, number, queues=queues, bandwidth=bandwidth))
-        if events:
+        events = counter_events(trace, number, queues=queues, bandwidth=bandwidth)
+        for first in events:  # If there is one.
             target = folder.path_for(capture.path, suffix=suffix)
-            written.append(folder.write(trace, number, target, "counters", more=events))
+            written.append(folder.write(trace, number, target, "counters", more=chain([first], events)))
     return written
 
 
