@@ -37,6 +37,8 @@ class ReportOptions:
     paper: str = "A4"
     require_pdf: bool = False
     plotlyjs: Path | None = None
+    fail_on: tuple[str, ...] = ()
+    fail_on_inconclusive: bool = False
     set: Settings = field(default_factory=Settings)
 
 
@@ -122,7 +124,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _outputs(value: Any) -> tuple[str, ...]:
+def _texts(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_text(each) for each in (value if isinstance(value, list) else [value])))
 
 
@@ -199,7 +201,7 @@ def _settings(value: Any) -> Settings:
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "output": _outputs,
+    "output": _texts,
     "title": _title,
     "ranks": ranks,
     "steps": str,
@@ -210,5 +212,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(AMOUNTS, _amount),
     "require_pdf": _flag,
     "plotlyjs": _file,
+    "fail_on": _texts,
+    "fail_on_inconclusive": _flag,
     "set": _settings,
 }

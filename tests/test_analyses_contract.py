@@ -11,6 +11,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.analyses import analysis_classes
+from htareport.errors import UsageError
 from htareport.report import Status, Unit
 from htareport.runner import analyze, summarize
 from htareport.trace import ALL, Capability, RankTrace
@@ -97,6 +98,18 @@ def test_words(kind):
         for column in spec.columns:
             assert column.label, (spec.name, column.name)
             assert column.help or column.is_key, (spec.name, column.name)
+
+
+def test_every_number_among_the_options_has_a_range(kind):
+    """Which holds its default, and beyond which it is refused as wrong usage."""
+    ranges = kind.ranges()
+    for name, default in kind.options().items():
+        if isinstance(default, bool | str):
+            continue
+        assert default in ranges[name], name
+        least = ranges[name].least if ranges[name].least is not None else ranges[name].above
+        with pytest.raises(UsageError, match=f"{kind.name}.{name}: .* is outside its range"):
+            kind.configured({name: str(int(least) - 1)})
 
 
 def test_name_is_that_of_the_module(kind):

@@ -26,16 +26,18 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "analyses": MODEL,
     "augment": MODEL | {"analyses"},
     "overview": MODEL,
+    "comparison": MODEL - {"trace"},
     "runner": MODEL | {"analyses", "executors", "overview"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": set(),
     "config": {"errors"},
     "hta": LIBRARY,
-    "integrations": {"errors", "executors", "render", "report", "runner"},
+    "integrations": {"deliver", "errors", "executors", "render", "report", "runner"},
+    "pair": MODEL | {"analyses", "comparison", "runner"},
     "deliver": {"errors", "render", "report", "runner"},
-    "cli": LIBRARY | {"config", "deliver"},
+    "cli": LIBRARY | {"comparison", "config", "deliver"},
     "__main__": {"cli"},
-    "__init__": LIBRARY | {"integrations"},  # Lazily: see test_importing_loads_nothing_heavy.
+    "__init__": LIBRARY | {"integrations", "pair"},  # Lazily: see test_importing_loads_nothing_heavy.
 }
 FILES = sorted(ROOT.rglob("*.py"))
 HEAVY = {"dask", "jinja2", "msgspec", "numpy", "orjson", "pandas", "plotly", "rich", "weasyprint"}

@@ -15,17 +15,20 @@ KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"
 MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
 REST = "\udcff"  # Their name until it becomes words: half a surrogate pair, which no name in JSON can be.
 
-NAME_HELP = "Name as traced; equal names are one kernel."
-KIND_HELP = "Class: by category, then by the kernel's own collective arguments, then by name."
+NAME_HELP = "Name in the trace; equal names are one kernel."
+KIND_HELP = (
+    "Copies and fills are memory; kernels with arguments or names of collectives (NCCL, RCCL and the like) are "
+    "communication; the rest is compute."
+)
 STATISTICS = (
-    Column("count", "Calls", Unit.COUNT, "Device events of this name."),
-    Column("sum", "Total", _NS, "Sum of the durations; events that overlap count each.", better=Better.LOWER),
+    Column("count", "Calls", Unit.COUNT, "Device events (kernels, copies, fills) of this name."),
+    Column("sum", "Total", _NS, "Sum of the durations; calls that overlap count each.", better=Better.LOWER),
     Column("mean", "Mean", _NS, "Mean duration of a call.", better=Better.LOWER),
     Column("min", "Min", _NS, "Shortest call."),
     Column("p50", "p50", _NS, "Median duration of a call."),
     Column("p95", "p95", _NS, "95th percentile of the duration of a call."),
     Column("max", "Max", _NS, "Longest call."),
-    Column("std", "Std", _NS, "Sample standard deviation over single calls; 0 for one call."),
+    Column("std", "Std", _NS, "Sample standard deviation of the durations; 0 for one call."),
 )
 
 

@@ -22,11 +22,9 @@ _MOST_NAMES = 32  # In the text of a sequence.
 _MOST_SHAPES = 6  # In that of an operator's inputs: those of fused optimizers are thousands.
 
 SEQUENCE_HELP = (
-    f"Kernels, copies and fills in the order of their start, at most {_MOST_NAMES} written out; ×n: n times in a row."
+    f"Kernels, copies and fills in order of start, the first {_MOST_NAMES} written out; ×n: n times in a row."
 )
-SHAPES_HELP = (
-    f"Shapes of the inputs that have one, at most {_MOST_SHAPES} written out; recorded with record_shapes=True."
-)
+SHAPES_HELP = f"Shapes of its tensor inputs, the first {_MOST_SHAPES}; empty unless recorded with record_shapes=True."
 
 
 def operator_rows(trace: RankTrace) -> NDArray[np.int64]:

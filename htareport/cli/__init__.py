@@ -1,9 +1,9 @@
 """The command line: options in, files and exit status out.
 
 Architecture invariants: nothing heavy is imported before a command runs, so that `--help` is instant; bad input ends
-in one sentence and an exit status, never in a traceback. Exit status: 0 done, 2 wrong usage, 3 nothing could be read,
-4 written but incomplete, 5 an output failed, 70 a fault of htareport itself or no memory, 130 interrupted; 1 is kept
-for gates that are crossed.
+in one sentence and an exit status, never in a traceback. Exit status: 0 done, 1 a gate was crossed, 2 wrong
+usage, 3 nothing could be read, 4 written but incomplete, 5 an output failed, 70 a fault of htareport itself or no
+memory, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ EPILOG = """\
 examples:
   htareport report traces/                        writes report.html
   htareport report traces/ -o run7.html -o run7.pdf --title "Run 7"
+  htareport diff base/ new/ --fail-on "step_time > +5%"
   htareport explain temporal_breakdown            what it computes, its columns and options
   htareport validate traces/                      what is in the files, and what is missing for what
   htareport counters traces/ -o with-counters     copies of the traces with counter tracks, for Perfetto
@@ -35,7 +36,8 @@ examples:
   htareport index reports/                        one page over many saved reports
 
 exit status:
-  0 done   2 wrong usage   3 nothing could be read   4 written, but a trace file could not be used or a section
+  0 done   1 a --fail-on gate was crossed   2 wrong usage   3 nothing could be read
+  4 written, but a trace file could not be used or a section
   failed (0 with --allow-partial)   5 an output could not be written or delivered   70 htareport itself failed (a
   fault of ours, or not enough memory)   130 interrupted
 """
@@ -58,6 +60,15 @@ htareport.toml holds the same options; the command line wins:
   steps = "complete"
   [set.kernel_breakdown]
   num_kernels = 20
+"""
+DIFF_EPILOG = """\
+examples:
+  htareport diff base/ new/
+  htareport diff main.json traces/ -o diff.html -o diff.json --fail-on "step_time > +5%"
+  htareport diff base.json new.json -o - -q
+
+A saved report (.json) is enough as a baseline: it gives the same result as its traces. The options for traces hold for
+both sides.
 """
 VALIDATE_EPILOG = "Exit status: 0 every file can be used, 4 some cannot, 3 none can."
 
@@ -89,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     _add_report(commands)
+    _add_diff(commands)
     explain = commands.add_parser(
         "explain", help="list the analyses, or print one with its definition, columns and options",
         description="List the analyses by chapter, or print one: definition, options, needs, tables and columns.",
@@ -116,11 +128,28 @@ def _add_report(commands: Any) -> None:
         epilog=REPORT_EPILOG,
     )  # fmt: skip
     report.set_defaults(parser=report)
+    report.add_argument("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, "
+        ".json.gz)")  # fmt: skip
+    _add_report_options(report)
+
+
+def _add_diff(commands: Any) -> None:
+    diff = commands.add_parser(
+        "diff", help="compare two runs and write the report of the new one with what changed",
+        description="Compare two runs: the new one's full report, with the verdict and what changed before it.",
+        epilog=DIFF_EPILOG,
+    )  # fmt: skip
+    diff.set_defaults(parser=diff)
+    diff.add_argument("base", metavar="BASE", help=f"the run to compare against: {TRACES_HELP}; or a saved report")
+    diff.add_argument("new", metavar="NEW", help="the run that is reported, likewise")
+    _add_report_options(diff)
+
+
+def _add_report_options(report: Any) -> None:
     add = report.add_argument
-    add("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, .json.gz)")
     add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .pdf (a summary "
-        "of up to 4 pages) .md .json .json.gz .eml (a mail) .csv.zip (every table); - is Markdown on standard output; "
-        "repeatable (default: report.html)")  # fmt: skip
+        "of up to 4 pages) .md .json .json.gz .eml (a mail) .xml (JUnit: the gates) .csv.zip (every table); - is "
+        "Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     _add_reading_options(report)
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
@@ -134,6 +163,11 @@ def _add_report(commands: Any) -> None:
     add("--paper", metavar="SIZE", help="size of a PDF's pages: A4 (default) or Letter")
     add("--require-pdf", action="store_true", default=None,
         help="exit 5 if a PDF cannot be made since Pango is missing; else that is a warning")  # fmt: skip
+    add("--fail-on", metavar="GATE", action="append", help="exit 1 if the run crosses it: 'step_time > 255 ms', "
+        "'exposed_comm_pct > 20'; of a diff also by how much it changed: 'step_time > +5%%', 'idle_pct > +2' "
+        "(percentage points); repeatable (see htareport explain gates)")  # fmt: skip
+    add("--fail-on-inconclusive", action="store_true", default=None,
+        help="exit 1 too if a gate is inconclusive: too few steps, or no interval to be had")  # fmt: skip
     add("--plotlyjs", metavar="FILE", help="embed this plotly.js instead of the installed plotly's (a smaller bundle)")
     _add_common_options(report)
 

@@ -18,36 +18,80 @@ if TYPE_CHECKING:
     from htareport.report import TableSpec
 
 
+_ITEM = re.compile(r"\s*[-*] +")
+_MARKED = re.compile(
+    r"(?P<fence>`+)(?P<code>.+?)(?P=fence)|\*\*(?P<bold>[^*]+)\*\*|(?<![\w*])\*(?P<term>[^*\s][^*]*)\*(?![\w*])"
+)
+
+
 def run(arguments: Namespace) -> int:
-    """Print the list or one analysis."""
+    """Print the list, one analysis, or what the Compare chapter and gates are."""
     from htareport.analyses import analysis_classes
 
     classes = analysis_classes()
     if arguments.name is None:
         lines = _list(classes)
-    elif arguments.name in classes:
-        lines = _one(classes[arguments.name])
     else:
-        name = arguments.name
-        raise UsageError(f"no analysis {name!r}{did_you_mean(name, classes)} (there are: {', '.join(classes)})")
+        found = _named(arguments.name, classes)
+        lines = _topic(found) if isinstance(found, str) else _one(found)
     console.write("".join(f"{line}\n" for line in lines))  # Our own texts only, so that headings may be bold.
     return 0
 
 
+def _named(wanted: str, classes: dict[str, type[Analysis]]) -> type[Analysis] | str:
+    """The analysis, or the topic's name, of a name or title, in capitals or not. UsageError if there is none."""
+    from htareport.comparison.topics import TITLES
+
+    titles = {each.title: each for each in classes.values()} | {title: name for name, title in TITLES.items()}
+    names: dict[str, type[Analysis] | str] = dict(classes) | {name: name for name in TITLES}
+    known = {title.casefold(): each for title, each in titles.items()} | names
+    found = known.get(wanted) or known.get(" ".join(wanted.split()).casefold())
+    if found is None:
+        hint = did_you_mean(wanted, [*names, *titles])
+        raise UsageError(f"nothing is called {wanted!r}{hint} (there are: {', '.join(names)})")
+    return found
+
+
 def _list(classes: dict[str, type[Analysis]]) -> Iterator[str]:
     chapter, width = "", max(map(len, classes), default=0)
+    title_width = max((len(each.title) for each in classes.values()), default=0)
     for name, each in classes.items():
         if each.group != chapter:
             yield ("\n" if chapter else "") + console.heading(str(each.group))
             chapter = each.group
-        line = f"  {name:{width}}  {_first_sentence(each)}"
-        fits = len(line) <= console.width() or not console.is_terminal()
-        yield line if fits else f"{line[: console.width() - 1]}…"
+        line = f"  {name:{width}}  {each.title:{title_width}}  {_first_sentence(each.help()) or each.title}"
+        yield _fitted(line)
+    yield f"\n{console.heading('Two runs (htareport diff), and gates (--fail-on)')}"
+    from htareport.comparison.topics import TITLES, help_of
+
+    for name, title in TITLES.items():
+        yield _fitted(f"  {name:{width}}  {title:{title_width}}  {_first_sentence(help_of(name)) or title}")
 
 
-def _first_sentence(each: type[Analysis]) -> str:
-    intro = " ".join(each.help().partition("\n\n")[0].split())
-    return re.split(r"(?<=[.?!])\s", intro, maxsplit=1)[0] if intro else each.title
+def _fitted(line: str) -> str:
+    fits = len(line) <= console.width() or not console.is_terminal()
+    return line if fits else f"{line[: console.width() - 1]}…"
+
+
+def _first_sentence(text: str) -> str:
+    intro = _plain(" ".join(text.partition("\n\n")[0].split()))
+    return re.split(r"(?<=[.?!])\s", intro, maxsplit=1)[0]
+
+
+def _topic(name: str) -> Iterator[str]:
+    from htareport.comparison.gates import grammar
+    from htareport.comparison.topics import METRICS, TITLES, help_of
+
+    yield console.heading(f"{TITLES[name]} ({name}), chapter Compare")
+    yield ""
+    yield from _help(help_of(name).strip())
+    if name == "gates":
+        yield console.heading("Grammar")
+        yield from (f"  {line}" for line in grammar())
+        yield ""
+        yield console.heading("Metrics")
+        for metric, meaning in METRICS.items():  # Those without are told with the one before.
+            yield from _wrapped(f"{metric}: {meaning}", "  ") if meaning else ()
 
 
 def _one(each: type[Analysis]) -> Iterator[str]:
@@ -71,16 +115,35 @@ def _one(each: type[Analysis]) -> Iterator[str]:
 
 
 def _help(text: str) -> Iterator[str]:
-    """Wrap paragraphs; headings lose their marks, lists and indented blocks stay as they are."""
+    """Wrap paragraphs and the items of lists; headings lose their marks, indented blocks stay as they are."""
     for block in re.split(r"\n\s*\n", text):
         heading, _, rest = block.partition("\n") if block.startswith("#") else ("", "", block)
         if heading:
             yield console.heading(heading.lstrip("# "))
-        if re.match(r"[-*|\s]|\d+\.", rest):
+        if re.match(r"[|\s]", rest) and not _ITEM.match(rest):
             yield from rest.splitlines()
-        elif rest:
-            yield from _wrapped(" ".join(rest.split()), "")
+        else:
+            for mark, words in _items(rest):
+                yield from _wrapped(words, mark, " " * len(mark))
         yield ""
+
+
+def _items(block: str) -> list[tuple[str, str]]:
+    """Mark and text of each item of a list; a paragraph is one without a mark."""
+    items = list[tuple[str, str]]()
+    for line in block.splitlines():
+        found = _ITEM.match(line)
+        if found or not items:
+            mark = found[0] if found else ""
+            items.append((mark, line[len(mark) :]))
+        else:
+            items[-1] = (items[-1][0], f"{items[-1][1]} {line.strip()}")
+    return items
+
+
+def _plain(text: str) -> str:
+    """Take the marks off: code and bold as they are, emphasised words (terms, titles of sections) in quotes."""
+    return _MARKED.sub(lambda found: f'"{found["term"]}"' if found["term"] else found["code"] or found["bold"], text)
 
 
 def _table(spec: TableSpec) -> Iterator[str]:
@@ -95,5 +158,13 @@ def _table(spec: TableSpec) -> Iterator[str]:
             yield from _wrapped(column.help, " " * 8)
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, console.width(), initial_indent=indent, subsequent_indent=indent)
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
+    """Lines no longer than the terminal is wide, the first behind `first`, the others behind `rest` (as the first)."""
+    return textwrap.wrap(
+        _plain(text),
+        console.width(),
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_on_hyphens=False,  # Names are to be copied.
+        break_long_words=False,
+    )

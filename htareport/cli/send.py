@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, is_saved_report
+from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses
 from htareport.config import report_options
 from htareport.errors import OutputError, UsageError
 
@@ -67,6 +67,8 @@ def _report(arguments: Namespace) -> Report:
         raise UsageError("no traces and no report were named: the path is empty")
     given = {name: getattr(arguments, name) for name in ("title", *_FOR_TRACES) if getattr(arguments, name) is not None}
     options = report_options(given)
+    from htareport.trace.reports import is_saved_report
+
     if is_saved_report(Path(arguments.source)):
         if asked := [f"--{name}" for name in _FOR_TRACES if name in given]:
             raise UsageError(f"{', '.join(asked)}: needs the traces, and {arguments.source} is a saved report")

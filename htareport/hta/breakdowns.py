@@ -176,5 +176,6 @@ def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
     out = gaps[["rank", "stream", "count"]].copy()
     for column, label in names.items():
         out[label] = gaps[column] / PER_US
+    out["std"] = out["std"].where(gaps["count"] > 1)  # HTA knows none of a single gap.
     out["device"] = gaps["device"]
     return out.set_index(pd.Index(gaps["category"].str.replace(" ", "_"), name="idle_category"))

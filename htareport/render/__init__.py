@@ -7,6 +7,7 @@ Importing this package is cheap: jinja2 and plotly load when something is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,19 @@ from htareport.whole_file import whole_file
 if TYPE_CHECKING:
     from htareport.report import Report, Section
 
-__all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write", "write_bytes"]
+__all__ = [
+    "SUFFIXES",
+    "encoded",
+    "notebook_html",
+    "prepare",
+    "section_html",
+    "suffix_of",
+    "write",
+    "write_all",
+    "write_bytes",
+]
 
-SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".csv.zip")
+SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".xml", ".csv.zip")
 
 
 def suffix_of(path: str | Path) -> str:
@@ -65,6 +76,10 @@ def encoded(  # noqa: PLR0911  one for each format
         from htareport.render.email import eml
 
         return eml(report)
+    if suffix == ".xml":
+        from htareport.render.junit import junit
+
+        return junit(report).encode("utf-8", "replace")
     if suffix == ".csv.zip":
         from htareport.render.csv import csv_zip
 
@@ -94,6 +109,31 @@ def write(
     path = Path(path)
     data = encoded(report, suffix_of(path), plotlyjs=plotlyjs, paper=paper, full_report=full_report)
     return write_bytes(path, data)
+
+
+def write_all(
+    report: Report, paths: Iterable[str | Path], *, plotlyjs: str | Path | None = None, paper: str = "A4"
+) -> Iterator[tuple[Path, OutputError | None]]:
+    """Write a report to several files, and yield each with what went wrong, if anything did. The others come still.
+
+    Pages come first, since a PDF names the page that it belongs to and its sha256.
+    """
+    import hashlib
+
+    from htareport.errors import printable
+
+    full_report = None
+    for path in sorted(map(Path, paths), key=lambda path: path.suffix.lower() != ".html"):
+        try:
+            write(report, path, plotlyjs=plotlyjs, paper=paper, full_report=full_report)
+            if path.suffix.lower() == ".html":
+                full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()
+        except OutputError as error:
+            yield path, error
+        except OSError as error:
+            yield path, OutputError(f"{path}: {error.strerror or error}")
+        else:
+            yield path, None
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:

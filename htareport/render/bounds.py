@@ -55,7 +55,7 @@ def _section(section: Section, help_: int, notes: int) -> Section:
         facts=tuple(map(_fact, section.facts)),
         findings=tuple(map(_finding, section.findings)),
         charts=tuple(map(_chart, section.charts)),
-        tables=tuple(map(_table, section.tables)),
+        tables=tuple(_table(table) for table in section.tables if not table.spec.is_data),
     )
 
 

@@ -26,7 +26,8 @@ _ENVIRONMENT = {
     "Start of the trace",
 }  # fmt: skip
 _MOST_WARNINGS = 5
-_LONGEST_TEXT = 400
+_MOST_GATES = 20
+_LONGEST_TEXT, _LONGEST_VERDICT = 400, 1_200
 _URL_SAFE = "/:?#@!$&'*+,=%~-._"
 
 
@@ -47,9 +48,12 @@ def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> 
     for most in (10, 5, 0):
         text = environment().get_template("comment.md.j2").render(
             marker=Markup(marker(name)), label=label, number=_safe(number), title=_name(brief.title(report)),  # noqa: S704
-            verdict=_safe(report.verdict),
+            verdict=_safe(report.verdict, _LONGEST_VERDICT), change=_safe(brief.change(report)),
             warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
             more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
+            gates=[tuple(map(_safe, gate)) for gate in brief.gates(report)[:_MOST_GATES]],
+            crossed=Markup(", ").join(_safe(gate) for gate, state, _ in brief.gates(report) if state == "crossed"),
+            numbers=[tuple(map(_safe, row)) for row in brief.numbers(report)],
             cards=[(_safe(f.label), _safe(brief.value(f)), _safe(f.detail)) for f in cards(report.sections)],
             findings=[(_safe(f.severity.capitalize()), _safe(f.title), _safe(brief.saving(f)), _safe(f.advice))
                       for f in findings(report.sections)[:brief.MOST_FINDINGS]],
@@ -88,13 +92,13 @@ def _cell(item: Any, unit: Unit) -> str:
     return code(names.cut(shown, brief.LONGEST_NAME)) if unit.is_text and not fmt.is_missing(item) else calm(shown)
 
 
-def calm(text: str) -> str:
+def calm(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Return text as plain words that call nobody: an invisible space stands behind each sign that could."""
-    return _CALLS.sub("\\1&#8203;", words(names.cut(text, _LONGEST_TEXT)))
+    return _CALLS.sub("\\1&#8203;", words(names.cut(text, longest)))
 
 
-def _safe(text: str) -> Markup:
-    return Markup(calm(text))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
+def _safe(text: str, longest: int = _LONGEST_TEXT) -> Markup:
+    return Markup(calm(text, longest))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
 
 
 def _name(text: str) -> Markup:

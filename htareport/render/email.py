@@ -98,10 +98,13 @@ def mail(
 
 
 def default_subject(report: Report) -> str:
-    """Return title and headline on one line."""
+    """Return title and headline on one line, in ASCII as far as the title is: encoded words may lose spaces."""
     label, number = brief.headline(report)
     told = f": {label.lower() if label != 'GPU time' else label} {number}" if label else ""
-    return f"{names.cut(brief.title(report), LONGEST_SUBJECT - len(told))}{told}".replace(fmt.NNBSP, _NBSP)
+    if change := brief.change(report).partition(" against")[0]:
+        told += f" ({change})"
+    told = told.replace(fmt.NNBSP, " ").replace(fmt.MINUS, "-").replace("µ", "u")
+    return f"{names.cut(brief.title(report), LONGEST_SUBJECT - len(told))}{told}"
 
 
 def subject_line(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from htareport.codec import column_values
-from htareport.render import about, names
+from htareport.render import about, blanks, names
 from htareport.render import format as fmt
 from htareport.render.environment import environment
 from htareport.render.html import cards, findings
@@ -74,13 +74,14 @@ def _reasons(report: Report, status: Status) -> list[tuple[Markup, Markup]]:
 
 
 def _table(section: Section, rows: int) -> str:
-    table = next((table for table in section.tables if len(table.frame)), None)
+    table = next(filter(blanks.tells, section.tables), None)
     if table is None or not rows:
         return ""
-    columns = table.spec.columns[:_MOST_COLUMNS]
+    values = {column.name: column_values(table.frame[column.name].head(rows)) for column in table.spec.columns}
+    columns = [column for column in table.spec.columns if blanks.has_value(values[column.name])][:_MOST_COLUMNS]
     head = " | ".join(words(column.label) for column in columns)
     rule = " | ".join("---" if column.unit.is_text else "--:" for column in columns)
-    cells = [_cells(column_values(table.frame[column.name].head(rows)), column.unit) for column in columns]
+    cells = [_cells(values[column.name], column.unit) for column in columns]
     body = (" | ".join(row) for row in zip(*cells, strict=True))
     return "\n".join(f"| {line} |" for line in (head, rule, *body)) + _more(table, rows)
 

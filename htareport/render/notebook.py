@@ -11,7 +11,7 @@ from htareport.render.bounds import bounded
 from htareport.render.environment import environment
 from htareport.render.html import cards, findings
 from htareport.render.svg import svg
-from htareport.report import Report, Section, Status, Table
+from htareport.report import Report, Section, Status
 
 _ROWS = 20
 
@@ -21,7 +21,7 @@ class _Cell:
     section: Section
     help: prose.Help
     pictures: tuple[Markup, ...]
-    tables: tuple[tuple[Table, list[tables.Row]], ...]
+    tables: tuple[tuple[tables.Source, list[tables.Row]], ...]
 
 
 def section_html(section: Section) -> str:
@@ -42,5 +42,6 @@ def notebook_html(report: Report) -> str:
 
 def _cell(section: Section) -> _Cell:
     pictures = tuple(Markup(svg(chart, xmlns=False)) for chart in section.charts)  # noqa: S704  it escapes what it shows
-    heads = tuple((table, tables.Source(table, "").rows(_ROWS)) for table in section.tables)
+    sources = (tables.Source(table, "") for table in section.tables if not table.spec.is_data)
+    heads = tuple((source, source.rows(_ROWS)) for source in sources if source.is_telling)
     return _Cell(section, prose.split_help(section.help), pictures, heads)

@@ -33,12 +33,18 @@ class Capability(StrEnum):
 
     GPU = "no GPU activity was recorded: profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     STEPS = "no ProfilerStep# rows: call prof.step() once per iteration"
-    COMM = "no communication kernels: the job used one rank, or none ran while the profiler was on"
+    COMM = "no communication kernels: the job ran on one rank, or no collective ran while the profiler was on"
     HOST_OPS = "no host operators: profile with ProfilerActivity.CPU among the activities"
     COPIES = "no memory copies or fills ran while the profiler was on"
     ANNOTATIONS = "no annotations: wrap parts of the step in torch.profiler.record_function(name)"
-    SYNC = "no synchronisation rows: profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
-    CUPTI = "no CUPTI counters: profile with experimental_config=_ExperimentalConfig(profiler_metrics=[…])"
+    SYNC = (
+        "no synchronisation rows: profile with experimental_config="
+        "torch.profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
+    )
+    CUPTI = (
+        "no CUPTI counters: profile with experimental_config="
+        "torch.profiler._ExperimentalConfig(profiler_metrics=[…], profiler_measure_per_kernel=True)"
+    )
     MEMORY = "no memory events: profile with profile_memory=True"
     LAUNCHES = "no launches are linked to GPU work: profile with ProfilerActivity.CPU as well"
 

@@ -7,6 +7,7 @@ import pytest
 from builder import BASE_NS, TraceBuilder
 
 from htareport.analyses.idle_time import CAUSES, IdleTime
+from htareport.analyses.kernel_breakdown import KernelBreakdown
 from htareport.errors import UsageError
 from htareport.report import Status
 
@@ -111,6 +112,22 @@ def test_interval_statistics(run):
     assert (row["mean"], row["std"]) == pytest.approx((85 * US / 3, 22.5462 * US), rel=1e-5)
     assert row[["min", "p25", "p50", "p75", "max"]].tolist() == [5 * US, 17.5 * US, 30 * US, 40 * US, 50 * US]
     assert set(table.index) == {(7, "host wait"), (7, "kernel wait"), (7, "other"), (9, "host wait")}
+    assert table.loc[(9, "host wait"), ["count", "mean", "std"]].tolist() == [1, 125 * US, 0]
+
+
+def test_deviation_of_one_is_that_of_kernels(run):
+    """One gap and one call: 0 both."""
+    trace = TraceBuilder(0).kernel("a", 0, 10).kernel("b", 15, 10)
+    assert run(IdleTime(), trace).table("intervals")["std"].tolist() == [0]
+    assert run(KernelBreakdown(), trace).table("kernels")["std"].tolist() == [0, 0]
+
+
+def test_labels_say_on_which_side_of_the_gap(run):
+    """Gap of 5 µs between a and b."""
+    section = run(IdleTime(), TraceBuilder(0).kernel("a", 0, 10).kernel("b", 15, 10))
+    table = next(table for table in section.tables if table.spec.name == "gaps")
+    row, label = table.frame.iloc[0], {column.name: column.label for column in table.spec.columns}
+    assert {label[name]: row[name] for name in ("before", "after")} == {"Ran before": "a", "Runs next": "b"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
+from htareport.analyses import kernel_stats
 from htareport.analyses.kernel_distribution import KernelDistribution
 
 US = 1000
@@ -77,6 +78,41 @@ def test_the_histogram_counts_every_call(run):
     assert chart.frame.groupby("kind")["count"].sum().to_dict() == {"compute": 102, "communication": 1}
     row = chart.frame[chart.frame["kind"] == "communication"].iloc[0]
     assert row["left"] <= 5 * US < row["right"]
+
+
+def test_small_kernels_of_a_rank_count_too(run):
+    """65 kernels of rank 0 take more time than its call of k, which rank 1 calls longest: sums and means are exact.
+
+    Its percentiles are those of the calls of rank 1, and a note says so.
+    """
+    trace = TraceBuilder(0, 2)
+    for number in range(65):
+        trace.kernel(f"other {number:02}", 100 * number, 50)
+    trace.kernel("k", 10_000, 10)
+    section = run(KernelDistribution(), trace, calls(1, "k", 2_000))
+    row = section.table("distribution").set_index("name").loc["k"]
+    assert row[["count", "mean", "min", "max"]].tolist() == [2, 1_005 * US, 10 * US, 2_000 * US]
+    assert row[["spread", "slowest_rank"]].tolist() == [199, 1]
+    assert section.table("by_rank").query("name == 'k'")["mean"].tolist() == [10 * US, 2_000 * US]
+    assert row["p5"] == pytest.approx(2_000 * US, rel=0.01)
+    [note] = section.notes
+    assert note == (
+        "Percentiles of 1 of the kernels lack calls (up to 50.0\u202f%): those on ranks where the kernel is not "
+        "among the 60 of largest sum in its class."
+    )
+
+
+def test_more_kernels_than_a_rank_sends(run, monkeypatch):
+    """3 names a rank: the fourth of rank 0 is missing from the sum, which is told."""
+    monkeypatch.setattr(kernel_stats, "MOST_NAMES", 3)
+    trace = calls(0, "a", 30).kernel("b", 100, 20).kernel("c", 200, 10).kernel("k", 300, 5)
+    section = run(KernelDistribution(), trace, calls(1, "k", 100))
+    assert section.table("distribution").set_index("name").loc["k", "count"] == 1
+    [note] = section.notes
+    assert note == (
+        "The table of calls adds up, of each rank, the 3 rows of largest sum in each class; 1 of 2 ranks have "
+        "more, and what they leave out is missing from the sums."
+    )
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [(1, None), (2, 2), (9, 1)])

@@ -18,8 +18,8 @@ from builder import TraceBuilder
 import htareport.runner
 from htareport import render
 from htareport.analyses.temporal_breakdown import TemporalBreakdown
-from htareport.cli import report as command
 from htareport.errors import MissingLibraryError
+from htareport.trace.reports import is_saved_report
 
 ONE = ("--only", "temporal_breakdown")
 ROOT = Path(__file__).parents[2]
@@ -166,7 +166,7 @@ def test_saved_report_of_the_future_or_damaged(cli, tmp_path, text):
 )
 def test_saved_reports_are_told_by_content(tmp_path, text, expected):
     (tmp_path / "x").write_bytes(text)
-    assert command.is_saved_report(tmp_path / "x") is expected
+    assert is_saved_report(tmp_path / "x") is expected
 
 
 def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):

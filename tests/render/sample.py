@@ -220,7 +220,7 @@ def _ranks(parts: dict[str, np.ndarray], ranks: int, steps: int) -> Section:
         Chart("box", "Compute time by host", Mark.BOX, box, "host", "p50", low="p0", q1="p25", q3="p75", high="p100",
               x_unit=Unit.TEXT, y_label="compute time"),
     )  # fmt: skip
-    worst = Fact("slowest", "Slowest rank", float(ranks // 3), Unit.ID, "+33.0\u202fms over the median")
+    worst = Fact("slowest", "Slowest rank", float(ranks // 3), Unit.RANK, "+33.0\u202fms over the median")
     return Section("stragglers", "Ranks compared", "Ranks", charts=charts, facts=(worst,))
 
 

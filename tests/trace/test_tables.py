@@ -185,3 +185,15 @@ def test_trace_opens_what_it_loads(tmp_path):
     trace = Trace.open(tmp_path)
     loaded = {rank: RankTrace.load(rank, path).device_events["name"].tolist() for rank, path in trace.files.items()}
     assert loaded == {2: ["k2"], 5: ["k5"]}
+
+
+@pytest.mark.parametrize(
+    ("capability", "options"),
+    [
+        (Capability.SYNC, ["enable_cuda_sync_events=True"]),
+        (Capability.CUPTI, ["profiler_metrics=[…]", "profiler_measure_per_kernel=True"]),
+    ],
+)
+def test_what_is_missing_comes_with_the_call_that_records_it(capability, options):
+    """Whole, to be copied: from which module, and every argument that it takes."""
+    assert f"experimental_config=torch.profiler._ExperimentalConfig({', '.join(options)})" in capability
