@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.hta.loading import Run
-from htareport.report import concat
+from htareport.report import Chart, Unit, concat
 from htareport.trace import ALL, RankTrace, Trace, Window
 
 if TYPE_CHECKING:
@@ -100,8 +101,17 @@ class LoadedRanks:
         has_steps = any(len(trace.steps) for trace in self.ranks_loaded.values())
         return analysis.combine(frames, Job(tuple(self.ranks_loaded), self.run.start_ns, has_steps))
 
-    def show(self, analysis: Analysis, frames: Frames, chart: str, *, visualize: bool, renderer: str = "") -> None:
-        """Show a chart of the report, as a Plotly figure."""
+    def show(
+        self,
+        analysis: Analysis,
+        frames: Frames,
+        chart: str,
+        *,
+        visualize: bool,
+        renderer: str = "",
+        shares: bool = False,
+    ) -> None:
+        """Show a chart of the report, as a Plotly figure; of stacked bars the shares of their whole, if asked for."""
         if not visualize or not frames:
             return
         from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
@@ -109,7 +119,14 @@ class LoadedRanks:
         charts = analysis.charts(self.combined(analysis, frames))
         found = next((each for each in charts if each.name == chart), None)
         if found is not None:
-            figure(found).show(renderer=renderer or None)
+            figure(_as_shares(found) if shares else found).show(renderer=renderer or None)
+
+
+def _as_shares(chart: Chart) -> Chart:
+    """Stacked bars that are 100 % high."""
+    whole = chart.frame.groupby(chart.x, sort=False)[chart.y].transform("sum")
+    frame = chart.frame.assign(**{chart.y: chart.frame[chart.y] / whole.where(whole > 0)})
+    return replace(chart, frame=frame, y_unit=Unit.RATIO)
 
 
 def open_trace(files: Mapping[int, Any] | Sequence[str] | None, folder: str | Path = DEFAULT_TRACE_DIR) -> Trace:

@@ -163,3 +163,17 @@ def test_steps_by_rank(run):
     info = extract_iteration_info(Trace(trace_dir=run))
     assert info.index.tolist() == [(0, 4), (0, 5), (3, 4), (3, 5)]
     assert info.loc[(3, 5)].to_dict() == {"profiler_step": 5, "ts": 100, "dur": 100, "end": 200}
+
+
+def test_idle_time_as_shares_or_times(run, monkeypatch):
+    """By default shares of the stream's idle time, as in HTA."""
+    import plotly.graph_objects as go
+
+    figures = []
+    monkeypatch.setattr(go.Figure, "show", lambda self, **_: figures.append(self))
+    analysis = TraceAnalysis(trace_dir=run)
+    analysis.get_idle_time_breakdown(visualize=True)
+    analysis.get_idle_time_breakdown(visualize=True, visualize_pctg=False)
+    sums = [sum(float(value) for trace in figure.data for value in trace.x) for figure in figures]
+    assert sums[0] == pytest.approx(100)
+    assert sums[1] != pytest.approx(100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -85,7 +86,7 @@ class CallGraph:
         pre_process_trace_data: bool = False,
     ) -> None:
         self.trace_data = trace
-        self.call_stacks: list[CallStackGraph] = []
+        self._threads: list[tuple[CallStackIdentity, pd.Index[Any]]] = []
         self._whole: dict[int, Stack] = {}
         for rank in trace.get_ranks() if ranks is None else ranks:
             df = trace.get_trace(rank)
@@ -94,7 +95,7 @@ class CallGraph:
             rows = df if filter_func is None else filter_func(df)
             rows = rows.assign(tid=rows["tid"].replace(dict((remapped_tids or {}).get(rank, {}))))
             self._add(rank, df, rows)
-        identities = pd.DataFrame([stack.identity for stack in self.call_stacks], columns=["rank", "pid", "tid"])
+        identities = pd.DataFrame([identity for identity, _ in self._threads], columns=["rank", "pid", "tid"])
         self.mapping = identities.assign(csg_index=range(len(identities)))
 
     def _add(self, rank: int, df: pd.DataFrame, rows: pd.DataFrame) -> None:
@@ -105,7 +106,12 @@ class CallGraph:
         if not disable_call_graph_depth():
             df["depth"] = depth.reindex(df.index, fill_value=-1)
         for thread, mine in rows.groupby(["pid", "tid"], sort=True):
-            self.call_stacks.append(CallStackGraph(mine, CallStackIdentity.of(rank, thread)))
+            self._threads.append((CallStackIdentity.of(rank, thread), mine.index))
+
+    @cached_property
+    def call_stacks(self) -> list[CallStackGraph]:
+        """The stacks of all threads, by their number in `mapping`."""
+        return [CallStackGraph(self._whole[who.rank].df.loc[rows], who) for who, rows in self._threads]
 
     def get_stack_of_node(self, node_id: int, rank: int, skip_ancestors: bool = False) -> pd.DataFrame:
         """Return the rows of a node, of all below it (device work too), and of all around it. ValueError for none."""

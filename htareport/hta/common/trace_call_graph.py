@@ -48,8 +48,9 @@ class CallGraph:
 
     def _build(self, frames: Mapping[int, pd.DataFrame]) -> None:
         self.ranks, self._frames = list(frames), frames
-        self.call_stacks: list[CallStackGraph] = []
         self._whole: dict[int, Stack] = {}
+        self._threads: list[tuple[CallStackIdentity, pd.Index[Any]]] = []
+        self._made: dict[int, CallStackGraph] = {}
         rows: list[tuple[Any, ...]] = []
         for rank, df in frames.items():
             columns = stack_columns(df)
@@ -59,10 +60,22 @@ class CallGraph:
             self._whole[rank] = Stack(df, columns)
             for thread, mine in host_rows(df).groupby(["pid", "tid"], sort=True):
                 identity = CallStackIdentity.of(rank, thread)
-                stack = CallStackGraph(mine, identity, full_df=df, save_call_stack_to_df=False)
-                rows.append((*identity, len(self.call_stacks), _label(mine), len(mine)))
-                self.call_stacks.append(stack)
+                rows.append((*identity, len(rows), _label(mine), len(mine)))
+                self._threads.append((identity, mine.index))
         self.mapping = pd.DataFrame(rows, columns=["rank", "pid", "tid", "stack_index", "label", "count"])
+
+    @property
+    def call_stacks(self) -> list[CallStackGraph]:
+        """The stacks of all threads, by their number in `mapping`."""
+        return [self._stack(number) for number in range(len(self._threads))]
+
+    def _stack(self, number: int) -> CallStackGraph:
+        """A thread's stack, made when it is first asked for."""
+        if number not in self._made:
+            identity, rows = self._threads[number]
+            df = self._frames[identity.rank]
+            self._made[number] = CallStackGraph(df.loc[rows], identity, full_df=df, save_call_stack_to_df=False)
+        return self._made[number]
 
     def _rank(self, rank: int | None) -> int:
         return self.ranks[0] if rank is None else rank
@@ -79,7 +92,7 @@ class CallGraph:
         for name, value in (("rank", rank), ("pid", pid), ("tid", tid), ("stack_index", stack_index)):
             if value is not None:
                 chosen = chosen[chosen[name] == value]
-        yield from (self.call_stacks[number] for number in chosen["stack_index"])
+        yield from map(self._stack, chosen["stack_index"])
 
     def get_node_attributes(self, index: int, rank: int | None = None) -> pd.Series[Any]:
         """Return the row of an event, of the first rank by default. ValueError if it is not there."""
