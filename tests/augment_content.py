@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 
+import htareport
+
 SCHEMA = {  # Of the events that are added, as the Trace Event Format has them.
     "type": "object",
     "required": ["ph", "name", "pid", "ts", "args"],
@@ -43,3 +45,9 @@ def content(path):
     """A copy as data."""
     data = path.read_bytes()
     return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+
+
+def sections_of(folder):
+    """All that a report says of a run, but for names and sizes of its files."""
+    report = json.loads(htareport.analyze(folder).to_json())
+    return report["warnings"], [each for each in report["sections"] if each["name"] != "trace_quality"]

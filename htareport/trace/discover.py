@@ -196,7 +196,11 @@ def _header(file: Path) -> _Header:
         if not _begins_with_event(bytes(window.data[window.position : window.position + 2 * CHUNK])):
             raise _NotATraceError("a JSON array, but not of trace events")
         return _Header()
-    metadata = _parsed(head + b"null}")
+    return _header_of(_parsed(head + b"null}"), head, window)
+
+
+def _header_of(metadata: dict[str, Any], head: bytes, window: Window) -> _Header:
+    """What the metadata in front of the events say, or those behind them."""
     if is_copy(metadata):
         return _Header(copied_rank(metadata), is_copy=True)
     rank = rank_of(metadata)
