@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "htareport"
-MODEL = {"algorithms", "errors", "findings", "report", "trace", "units"}
-LIBRARY = MODEL | {"analyses", "executors", "hta", "overview", "render", "rules", "runner"}
+MODEL = {"algorithms", "errors", "findings", "report", "trace", "units", "whole_file"}
+LIBRARY = MODEL | {"analyses", "augment", "executors", "hta", "overview", "render", "rules", "runner"}
 MAY_IMPORT = {  # Each may import itself and the version.
     "_version": set(),
     "errors": set(),
     "algorithms": {"errors"},
     "codec": set(),
+    "whole_file": set(),
     "saved": {"codec"},
     "findings": set(),
     "report": {"algorithms", "codec", "errors", "findings", "saved"},
@@ -25,6 +26,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "units": {"report"},
     "configurable": {"errors"},
     "analyses": MODEL | {"configurable"},
+    "augment": MODEL | {"analyses"},
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
     "rules": MODEL | {"configurable"},

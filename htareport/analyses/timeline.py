@@ -88,7 +88,7 @@ class Timeline(Analysis):
         most = _MOST_MARKS if ranks is not None or trace.rank == 0 else _FEW_MARKS
         rows = [_lane_row(events[events["lane"] == lane]) for lane in _busiest(events)]
         lanes = pd.DataFrame(rows, columns=["lane", "device", "stream", "events", "busy", "first", "last"])
-        return {"lanes": lanes.assign(step=step), "marks": _marks(events[events["lane"].isin(lanes["lane"])], most)}
+        return {"lanes": lanes.assign(step=step), "marks": marks_of(events[events["lane"].isin(lanes["lane"])], most)}
 
     def _window(self, trace: RankTrace) -> tuple[pd.DataFrame, str]:
         """The device events to show, and what they are."""
@@ -168,7 +168,7 @@ def _lane_row(mine: pd.DataFrame) -> tuple[Any, ...]:
     return first["lane"], first["device"], first["stream"], len(mine), busy, int(start.min()), int(end.max())
 
 
-def _marks(events: pd.DataFrame, most: int) -> pd.DataFrame:
+def marks_of(events: pd.DataFrame, most: int) -> pd.DataFrame:
     """The marks of some lanes: lane, kind, start, end, count, name (of the longest event)."""
     kind = events["kind"].cat.codes.to_numpy().astype(np.int64)
     start, end = events["ts"].to_numpy(np.int64), events["end"].to_numpy(np.int64)

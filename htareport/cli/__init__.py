@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from htareport.cli import channels, console
+from htareport.cli import augment, channels, console
 from htareport.errors import HtaReportError
 
 EXIT_OUTPUT, EXIT_INTERNAL, EXIT_INTERRUPTED = 5, 70, 130
@@ -29,6 +29,8 @@ examples:
   htareport diff base/ new/ --fail-on "step_time > +5%"
   htareport explain temporal_breakdown            what it computes, its columns and options
   htareport validate traces/                      what is in the files, and what is missing for what
+  htareport counters traces/ -o with-counters     copies of the traces with counter tracks, for Perfetto
+  htareport critical-path traces/ -o with-path    copies of the traces with the critical path marked
   htareport send run7.json --to team@example.org  by mail, the PDF attached
   htareport comment run7.json                     as a comment on the pull request of this CI job
   htareport index reports/                        one page over many saved reports
@@ -114,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(ranks=None, jobs=None, parser=command)
     _add_reading_options(validate, writes=False)
     _add_common_options(explain, validate)
+    augment.add_commands(commands, TRACES_HELP, _add_reading_options, _add_common_options)
     channels.add_commands(commands, _add_reading_options, _add_common_options)
     return made
 
@@ -218,7 +221,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        return int(importlib.import_module(f"htareport.cli.{options.command}").run(options))
+        return int(importlib.import_module(f"htareport.cli.{options.command.replace('-', '_')}").run(options))
     except HtaReportError as error:
         console.error(str(error))
         return error.exit_code

@@ -7,13 +7,12 @@ Importing this package is cheap: jinja2 and plotly load when something is drawn.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from htareport.errors import OutputError, UsageError
+from htareport.whole_file import whole_file
 
 if TYPE_CHECKING:
     from htareport.report import Report, Section
@@ -148,30 +147,8 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside the file, then put it in its place in one step. A link stays one, and its file is written."""
-    if path.is_symlink():
-        path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise IsADirectoryError(None, "is a folder")
-    with NamedTemporaryFile(dir=path.parent, prefix=".htareport-", delete=False) as file:  # No longer than any name.
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.close()
-            os.chmod(temporary, _mode(path))  # noqa: PTH101  temporary files are private; reports are like any file
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _mode(path: Path) -> int:
-    """Permissions of the file that is replaced, else those that new files get."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def section_html(section: Section) -> str:

@@ -30,7 +30,7 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
     tables = [
         (number, within, columns)
         for number, (category, columns) in enumerate(loaded.tables.items())
-        if (within := _level(category, python=python)) is not None
+        if (within := level_of(category, python=python)) is not None
     ]
     sizes = [len(columns["ts"]) for _, _, columns in tables]
 
@@ -68,7 +68,8 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
     )
 
 
-def _level(category: str, *, python: bool) -> str | None:
+def level_of(category: str, *, python: bool) -> str | None:
+    """What rows of a category are in a call tree: annotation, operator, call or python; None: no part of it."""
     if category in OPERATOR_CATEGORIES:
         return "operator"
     if category == ANNOTATION_CATEGORY:
