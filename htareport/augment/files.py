@@ -13,6 +13,7 @@ from htareport.errors import OutputError, UsageError
 from htareport.trace import RankTrace
 from htareport.trace.blocks import archive_of, open_regular
 from htareport.trace.metadata import COPY_KEY
+from htareport.trace.redact import redacted_metadata
 from htareport.trace.rewrite import Edit, rewrite
 from htareport.whole_file import whole_file
 
@@ -29,11 +30,11 @@ _SUFFIXES = re.compile(r"(?:\.json)?(?:\.(?:gz|zst|zip))?$", re.IGNORECASE)
 class CopyFolder:
     """The folder for copies of some trace files; it is made when the first is written.
 
-    UsageError if it is the folder that one of the files stands in.
+    UsageError if it is the folder that one of the files stands in. `redact` takes secrets out of the metadata.
     """
 
-    def __init__(self, folder: str | Path, inputs: Iterable[Path]) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, inputs: Iterable[Path], *, redact: bool = True) -> None:
+        self.folder, self.redact = Path(folder), redact
         self._inputs = {_folder_of(path).resolve() for path in inputs}
         if not str(folder):
             raise UsageError("no folder for the copies was named: the path is empty")
@@ -64,10 +65,11 @@ class CopyFolder:
         """Write the copy of one file of a rank: `what` is added by `more` and `edit` (see rewrite). OutputError."""
         source = trace.captures[capture]
         about = {COPY_KEY: {"with": what, "rank": trace.rank}}
+        written = redacted_metadata(source.meta) if self.redact else dict(source.meta)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with whole_file(target) as file, packed(file, target) as out:
-                rewrite(source.path, out, about | dict(source.meta) | dict(metadata or {}), more, edit)
+                rewrite(source.path, out, about | written | dict(metadata or {}), more, edit)
         except OSError as error:
             raise OutputError(f"{target}: {error.strerror or error}") from error
         return target

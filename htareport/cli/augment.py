@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from htareport.augment.files import CopyFolder
-    from htareport.trace import RankTrace, Trace
+    from htareport.trace import RankTrace, ReadOptions, Trace
 
 COUNTERS_EPILOG = """\
 examples:
@@ -63,7 +63,7 @@ def add_commands(commands: Any, traces_help: str, add_reading_options: Adder, ad
         add("-o", "--output", metavar="DIR", required=True, help="folder for the copies, made if it is not there; not "
             "that of the traces")  # fmt: skip
         add("--allow-partial", action="store_true", help="exit 0, not 4, if a trace file could not be used")
-        add_reading_options(command)
+        add_reading_options(command, salvages=False)
     path.add_argument("--rank", metavar="R", help="only this rank (default: all, each with a path of its own)")
     which = path.add_mutually_exclusive_group()
     which.add_argument("--step", metavar="N", type=int, help="this step (default: the rank's step of median length)")
@@ -88,18 +88,21 @@ class Copied:
 
 def run(arguments: Namespace, task: Task, nothing: str) -> int:
     """Write the copies of every rank and print their names; `nothing` says what a rank without any lacks."""
-    given = {name: getattr(arguments, name) for name in ("ranks", "jobs") if getattr(arguments, name) is not None}
-    options = report_options(given)
-    trace = reading.open_trace(arguments.source, options.ranks)
+    names = ("ranks", "jobs", "max_bytes", "no_redact")
+    options = report_options({name: value for name in names if (value := getattr(arguments, name)) is not None})
+    trace = reading.open_trace(arguments.source, options)
     from htareport.augment.files import CopyFolder
 
-    folder = CopyFolder(arguments.output, [path for paths in trace.files.values() for path in reading.paths_of(paths)])
+    inputs = [path for paths in trace.files.values() for path in reading.paths_of(paths)]
+    folder = CopyFolder(arguments.output, inputs, redact=not options.no_redact)
     copied = list[Copied]()
     with (
         reading.executor(trace, options.jobs) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
-        for each in _each_rank(trace, executor, partial(_copy, folder=folder, task=task, nothing=nothing)):
+        for each in _each_rank(
+            trace, executor, partial(_copy, folder=folder, task=task, nothing=nothing, how=trace.options)
+        ):
             copied.append(each)
             if progress:
                 progress(len(copied), len(trace.files), f"rank {each.rank}")
@@ -107,12 +110,14 @@ def run(arguments: Namespace, task: Task, nothing: str) -> int:
     return _print(trace, copied, arguments)
 
 
-def _copy(rank: int, paths: Path | tuple[Path, ...], folder: CopyFolder, task: Task, nothing: str) -> Copied:
+def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound to it
+    rank: int, paths: Path | tuple[Path, ...], folder: CopyFolder, task: Task, nothing: str, how: ReadOptions
+) -> Copied:
     """Load a rank and write its copies. Never raises: it may run in another process."""
     from htareport.trace.numbered import load_numbered
 
     try:
-        trace = load_numbered(rank, paths)
+        trace = load_numbered(rank, paths, options=how)
         errors = tuple(f"{name}: not used: {reason}" for name, reason in trace.problems)
         written = tuple(task(trace, folder))
         return Copied(rank, written, "" if written else f"rank {rank}: no copy: {nothing}", errors=errors)
