@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import pandas as pd
 
@@ -34,10 +36,11 @@ Start at the top, change one thing, and compare: `htareport diff before/ after/`
 
 def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> Section:
     """Make the section of findings; spans get the report's zero."""
-    section, step_ns = Section(NAME, TITLE, GROUP, _HELP), _step_time(ranks)
+    section, step_ns, shared = Section(NAME, TITLE, GROUP, _HELP), _step_time(ranks), dict[str, Any]()
     if not any(each.checked for each in ranks):
         return replace(section, status=Status.NOT_APPLICABLE, reason="no rule could look at any rank")
-    found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns))}
+    ranks = _divided(ranks, rules, step_ns, shared)
+    found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns, shared))}
     unreliable = [code for code, each in found.items() if _rule(rules, code).family is Family.QUALITY
                   and each.numbers.get("unreliable")]  # fmt: skip
     if unreliable:
@@ -46,12 +49,14 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
     general = [code for code in found if _rule(rules, code).is_general]
     order = [*_ordered([code for code in found if code not in (*quality, *general)], ranks), *general]
     findings, notes, covered = list[Finding](), list[str](), list[str]()
-    for code in [*quality, *order]:
+    for code in [*quality, *_with_followers(order, rules)]:
         rule, each = _rule(rules, code), found[code]
         try:
             finding = rule.tell(each)
         except Exception as error:  # noqa: BLE001  a rule that fails costs only its finding
             notes.append(f"Rule {code} failed: {type(error).__name__}: {error}")
+            continue
+        if finding is None:
             continue
         if code in order:
             further = _further(code, covered, ranks)
@@ -65,19 +70,72 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
         notes.append("Findings about idle time are held back: see the notes on the trace's quality.")
     if together := _together(covered, ranks, step_ns):
         notes.append(together)
-    return replace(section, findings=tuple(findings), notes=tuple(notes), tables=(_checked(rules, ranks, found),))
+    return replace(
+        section, findings=tuple(findings), notes=tuple(notes), tables=(_checked(rules, ranks, findings, found),)
+    )
 
 
 def _rule(rules: Sequence[Rule], code: str) -> Rule:
     return next(rule for rule in rules if rule.code == code)
 
 
-def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float) -> Found | None:
+def _divided(
+    ranks: Sequence[RankEvidence], rules: Sequence[Rule], step_ns: float, shared: dict[str, Any]
+) -> Sequence[RankEvidence]:
+    """Give rules what they take of the time of others."""
+    for rule in rules:
+        found = _found(rule, ranks, step_ns, shared) if rule.takes_from else None
+        if found is None:
+            continue
+        try:
+            taken = rule.takes(found)
+        except Exception:  # noqa: BLE001  a rule that fails costs only its finding
+            failure = {rule.code: traceback.format_exc(limit=-3)}
+            ranks = [replace(each, errors=each.errors | failure, found=_without(each, rule.code)) for each in ranks]
+            continue
+        ranks = [
+            replace(each, pieces=_given(each.pieces, rule, taken[each.rank])) if taken.get(each.rank) else each
+            for each in ranks
+        ]
+    return ranks
+
+
+def _without(rank: RankEvidence, code: str) -> dict[str, Evidence]:
+    return {each: evidence for each, evidence in rank.found.items() if each != code}
+
+
+def _given(pieces: dict[tuple[str, ...], float], rule: Rule, amount: float) -> dict[tuple[str, ...], float]:
+    """Pieces of which a rule gets so much of another's time: an equal share of each, since it is not known where."""
+    giver = rule.takes_from
+    whole = sum(ns for piece, ns in pieces.items() if giver in piece)
+    share = min(1.0, amount / whole) if whole else 0.0
+    made = dict[tuple[str, ...], float]()
+    for piece, ns in pieces.items():
+        given = ns * share if giver in piece else 0.0
+        taken = (*(code for code in piece if code != giver), rule.code)
+        for each, length in ((piece, ns - given), (taken, given)):
+            if length:
+                made[each] = made.get(each, 0.0) + length
+    return made
+
+
+def _with_followers(order: Sequence[str], rules: Sequence[Rule]) -> list[str]:
+    """Codes in order, but each rule that follows another right behind that, where it is there."""
+    behind = {code: leader for code in order if (leader := _rule(rules, code).follows) in order}
+    return [
+        each
+        for code in order
+        if code not in behind
+        for each in (code, *(follower for follower, leader in behind.items() if leader == code))
+    ]
+
+
+def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float, shared: dict[str, Any]) -> Found | None:
     evidence: dict[int, Evidence] = {each.rank: each.found[rule.code] for each in ranks if rule.code in each.found}
     if not evidence:
         return None
     saving = {each.rank: _length(each, [rule.code]) for each in ranks if rule.code in each.found}
-    return Found(evidence, saving, step_ns, len(ranks), any(each.steps for each in ranks))
+    return Found(evidence, saving, step_ns, len(ranks), any(each.steps for each in ranks), shared)
 
 
 def _length(rank: RankEvidence, codes: Sequence[str], without: Sequence[str] = ()) -> float:
@@ -146,7 +204,9 @@ def _moved(span: Span, zero_ns: int) -> Span:
     return replace(span, start=span.start - zero_ns, end=span.end - zero_ns)
 
 
-def _checked(rules: Sequence[Rule], ranks: Sequence[RankEvidence], found: dict[str, Found]) -> Table:
+def _checked(
+    rules: Sequence[Rule], ranks: Sequence[RankEvidence], findings: Sequence[Finding], found: dict[str, Found]
+) -> Table:
     """What was looked for, and how that came out."""
     spec = TableSpec(
         "checked",
@@ -159,15 +219,17 @@ def _checked(rules: Sequence[Rule], ranks: Sequence[RankEvidence], found: dict[s
         ),
         is_detail=True,
     )
-    rows = [(rule.code, rule.title, str(rule.family), _state(rule.code, ranks, found)) for rule in rules]
+    told = {finding.code for finding in findings}
+    states = {rule.code: "found" if rule.code in told else _state(rule.code, ranks, found) for rule in rules}
+    rows = [(rule.code, rule.title, str(rule.family), states[rule.code]) for rule in rules]
     return Table(spec, pd.DataFrame(rows, columns=["code", "title", "family", "state"]))
 
 
 def _state(code: str, ranks: Sequence[RankEvidence], found: dict[str, Found]) -> str:
     if any(code in rank.errors for rank in ranks):
         return "failed"
-    if any(code in rank.found for rank in ranks):
-        return "found" if code in found else "held back"
+    if code not in found and any(code in rank.found for rank in ranks):
+        return "held back"
     if any(code in rank.checked for rank in ranks):
         return "fine"
     lacking = next((rank.lacking[code] for rank in ranks if code in rank.lacking), ())
