@@ -145,6 +145,9 @@ class Rule(Configurable, ABC):
             "ranks": ranks,
             "section": self.section,
             "spans": found.ranks[found.worst].spans,
+            "family": str(self.family),
+            "share": found.share if saving else None,
+            "is_per_step": found.has_steps,
         }
         return Finding(code=self.code, title=title, **(values | said))
 

@@ -230,8 +230,9 @@ def _together(codes: Sequence[str], ranks: Sequence[RankEvidence], step_ns: floa
     most = max((_length(rank, codes) for rank in ranks), default=0.0)
     if not step_ns or not most:
         return ""
-    share = text(min(1.0, most / step_ns), Unit.RATIO)
-    return f"All findings together could save at most {text(most, Unit.NANOSECONDS)} per step, {share} of it."
+    share, saving = text(min(1.0, most / step_ns), Unit.RATIO), text(most, Unit.NANOSECONDS)
+    of = "per step" if any(rank.steps for rank in ranks) else "of all that was recorded"
+    return f"All findings together could save at most {saving} {of} ({share})."
 
 
 def _failures(ranks: Sequence[RankEvidence]) -> list[str]:
