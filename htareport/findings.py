@@ -49,3 +49,6 @@ class Finding:
     snippet: str = ""
     section: str = ""  # Name of the section that has the numbers.
     spans: tuple[Span, ...] = ()
+    family: str = ""  # What it is about: trace quality, host, compute, …
+    share: float | None = None  # The saving as a share of the step time (of everything recorded without steps).
+    is_per_step: bool = True  # Whether savings are per step; else in everything recorded.

@@ -29,7 +29,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "augment": MODEL | {"analyses"},
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
-    "rules": MODEL | {"configurable"},
+    "rules": MODEL | {"analyses", "configurable"},  # Of analyses what they share: see below.
     "runner": MODEL | {"analyses", "executors", "overview", "rules"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": set(),
@@ -66,11 +66,11 @@ def test_layers(path):
     assert used <= MAY_IMPORT[own] | {own, "_version", "__version__"}
 
 
-def test_analyses_know_neither_each_other_nor_how_they_are_drawn():
+def test_analyses_are_known_neither_to_each_other_nor_to_rules_and_know_not_how_they_are_drawn():
     folder = ROOT / "analyses"
     analyses = {path.stem for path in folder.glob("*.py") if "(Analysis)" in path.read_text(encoding="utf-8")}
     assert analyses
-    for path in folder.glob("*.py"):
+    for path in (*folder.glob("*.py"), *(ROOT / "rules").glob("*.py")):
         for name in _imports(path):
             assert name.partition(".")[0] not in {"plotly", "jinja2"}, path
             assert not (name.startswith("htareport.analyses.") and name.split(".")[2] in analyses), path

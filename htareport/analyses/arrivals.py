@@ -10,6 +10,7 @@ import pandas as pd
 
 from htareport.algorithms.collectives import arrivals, chance
 from htareport.analyses.collective_calls import Matching
+from htareport.trace import RankTrace
 from htareport.trace.steps import OUTSIDE
 
 IdentifyStragglers: TypeAlias = Callable[[pd.DataFrame], list[int]]
@@ -34,8 +35,19 @@ _ARRIVALS = (
 )
 
 
+def recorded_times(trace: RankTrace) -> pd.DataFrame:
+    """Length of each step of a rank, and of all that was recorded as that of step -1: step, time (ns)."""
+    steps, by_capture = trace.steps, trace.device_events.groupby("capture")
+    recorded = int((by_capture["end"].max() - by_capture["ts"].min()).sum())  # The time between is none.
+    number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
+    return pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
+
+
 def arrival_rows(found: Matching, times: pd.DataFrame, zero_ns: int) -> pd.DataFrame:
-    """Who comes when: the frame that IdentifyStragglers takes, in order of time and rank."""
+    """Who comes when: the frame that IdentifyStragglers takes, in order of time and rank.
+
+    `times` are the recorded_times of all ranks, with `rank`.
+    """
     parts = []
     kinds, step = found.kinds.set_index("kind"), found.calls["step"].to_numpy(np.int64)
     for one in found.together:

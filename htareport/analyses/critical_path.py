@@ -41,12 +41,6 @@ _BOUND = key("bound", "Bound by", Unit.TEXT, "What its time counts as.")
 _TOTAL = Column(
     "total", "Total", _NS, "Time of all its calls in the window, without what they call and without waiting."
 )
-_SLACK = Column(
-    "slack",
-    "Median slack",
-    _NS,
-    "How much longer one of its edges could take before the path gets longer; median over its edges.",
-)
 
 
 @dataclass(frozen=True)
@@ -108,7 +102,6 @@ class CriticalPath(Analysis):
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
                 Column("count", "Calls on it", Unit.COUNT, "Number of its calls with time on the path."),
                 _TOTAL,
-                _SLACK,
             ),
         ),
         TableSpec(
@@ -123,7 +116,12 @@ class CriticalPath(Analysis):
                 ),
                 _BOUND,
                 _TOTAL,
-                _SLACK,
+                Column(
+                    "slack",
+                    "Median slack",
+                    _NS,
+                    "How much longer one of its edges could take before the path gets longer; median over its edges.",
+                ),
             ),
             "What runs beside the path, least slack first. To make it faster alone gains nothing; once the path is "
             "shorter by its slack, it may be what the step waits for.",

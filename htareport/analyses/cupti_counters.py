@@ -41,6 +41,7 @@ _MEASURES = (
     Column("intensity", "FLOP/byte", Unit.COUNT, _INTENSITY_HELP),
 )
 _SUMS = ["kernels", "flops", "dram"]
+_SIZES = ("size", "joined")  # Frames with the number of rows: of each rank, and of all together.
 
 
 class CuptiCounters(Analysis):
@@ -162,8 +163,7 @@ class CuptiCounters(Analysis):
         if not frames["size"]["flops"].any() and len(frames["operators"]):
             yield "No counter of floating-point instructions was recorded; the counters themselves stand below."
         for table, said in (("operators", "by top-level operator"), ("kernels", "by kernel and operator")):
-            sizes = (frames["size"][table], frames["joined"][table])
-            each, joined = (cut_note(said, size, _MOST_ROWS, "of most operations") for size in sizes)
+            each, joined = (cut_note(said, frames[name][table], _MOST_ROWS, "of most operations") for name in _SIZES)
             yield from each or joined
 
     def detail(self, trace: RankTrace) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from htareport.algorithms.collectives import Clocks
-from htareport.analyses.arrivals import arrival_rows, held_share, is_late, significant
+from htareport.analyses.arrivals import arrival_rows, held_share, is_late, recorded_times, significant
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_calls import call_frames, clocks_note, matching
 from htareport.analyses.scale import MOST_BARS, by_rank, rank_heatmap, ranks_note, worst_ranks
@@ -143,11 +143,7 @@ class Stragglers(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        steps, by_capture = trace.steps, trace.device_events.groupby("capture")
-        recorded = int((by_capture["end"].max() - by_capture["ts"].min()).sum())  # The time between is none.
-        number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
-        times = pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
-        return {**call_frames(trace), "times": times}
+        return {**call_frames(trace), "times": recorded_times(trace)}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         found = matching(frames)

@@ -28,7 +28,7 @@ _LABEL_SHARE = 0.42
 _ROW, _LEAST, _MOST = 22, 270, 640
 _TITLE = 44
 _FEW_WHOLE = 8
-_TEXT_ROOM = 0.13
+_TEXT_ROOM, _TEXT_GAP = 0.13, 8
 
 
 def figure(chart: Chart) -> go.Figure:
@@ -81,18 +81,20 @@ def _layout(made: Picture, width: float) -> dict[str, Any]:
         "barmode": {Mark.STACKED_BAR: "relative", Mark.HISTOGRAM: "stack"}.get(made.chart.mark, "overlay"),
         "boxmode": "group",
         "bargap": 0.24 if made.horizontal else 0.14,
-        "xaxis": _axis(_with_room(made, level), 80, width - _left(upright, room) - 16),
+        "xaxis": _axis(_with_room(made, level, length := width - _left(upright, room) - 16), 80, length),
         "yaxis": _axis(upright, room, height - 60, upright=True, reverse=is_map or made.horizontal),
         **_reference_lines(made),
     }
 
 
-def _with_room(made: Picture, axis: Axis) -> Axis:
+def _with_room(made: Picture, axis: Axis, length: float) -> Axis:
     """Leave room for the values that stand beside bars: at the right, and left of those that go there."""
     if made.chart.mark is not Mark.BAR or axis is not made.value:
         return axis
     to_the_left = axis.low < 0
-    room = _TEXT_ROOM * (1 + to_the_left) * (axis.high - axis.low)
+    widest = max((text_width(text, _SIZE) for one in made.series for text in one.shown), default=0.0) + _TEXT_GAP
+    share = max(_TEXT_ROOM, widest / max(length - widest * (1 + to_the_left), widest))
+    room = share * (1 + to_the_left) * (axis.high - axis.low)
     return replace(axis, low=axis.low - room * to_the_left, high=axis.high + room)
 
 

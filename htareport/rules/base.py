@@ -49,7 +49,8 @@ class Found:
     """What a rule found on all ranks, in the parent.
 
     `saving` is the length of its claim in ns per step by rank (mean over devices and steps), `step_ns` the job's step
-    time (of everything recorded without steps). `worst` is the rank where the saving is largest.
+    time (of everything recorded without steps). `worst` is the rank where the saving is largest. `shared` is what rules
+    work out once for each other, by name.
     """
 
     ranks: Mapping[int, Evidence]
@@ -57,6 +58,7 @@ class Found:
     step_ns: float
     num_ranks: int
     has_steps: bool
+    shared: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def worst(self) -> int:
@@ -108,6 +110,8 @@ class Rule(Configurable, ABC):
     about_idle: ClassVar[bool] = False  # Silent where the trace does not show the device's work as it was.
     low_share: ClassVar[float] = 0.5  # Of the saving: what is left of it if the advice works halfway.
     confidence: ClassVar[str] = "medium"
+    takes_from: ClassVar[str] = ""  # Code of the rule of whose time a part is this one's.
+    follows: ClassVar[str] = ""  # Code of the rule right behind which this one is told, since it says why.
 
     @classmethod
     def settings_name(cls) -> str:
@@ -118,8 +122,16 @@ class Rule(Configurable, ABC):
         """Return what there is on one rank; None where the condition is not met."""
 
     @abstractmethod
-    def tell(self, found: Found) -> Finding:
-        """Say it. `finding` fills in what follows from the claim."""
+    def tell(self, found: Found) -> Finding | None:
+        """Say it; None where all ranks together show that there is nothing. `finding` fills in what follows."""
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        """Return what of the time of `takes_from` is this rule's, by rank in ns per step.
+
+        For what only all ranks together show, so that no rank can claim it. It was measured on the rank.
+        """
+        del found
+        return {}
 
     def finding(self, found: Found, title: str, **said: Any) -> Finding:
         """Make a finding with severity, savings, ranks and spans from the claim; `said` are further fields."""
@@ -133,6 +145,9 @@ class Rule(Configurable, ABC):
             "ranks": ranks,
             "section": self.section,
             "spans": found.ranks[found.worst].spans,
+            "family": str(self.family),
+            "share": found.share if saving else None,
+            "is_per_step": found.has_steps,
         }
         return Finding(code=self.code, title=title, **(values | said))
 

@@ -31,6 +31,7 @@ class RankEvidence:
     errors: dict[str, str] = field(default_factory=dict[str, str])
     steps: dict[int, int] = field(default_factory=dict[int, int])  # Length of each step by number, ns.
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
+    idle: float = 0.0  # Share of the windows in which the devices run nothing.
 
 
 def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
@@ -50,6 +51,7 @@ def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
     steps = trace.steps
     made.steps = dict(zip(steps["number"].tolist(), (steps["end"] - steps["start"]).tolist(), strict=True))
     made.whole = rank.whole / max(len({device for device, _ in rank.lanes}), 1)
+    made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
     return made

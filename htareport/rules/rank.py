@@ -24,6 +24,7 @@ class Rank:
 
     def __init__(self, trace: RankTrace) -> None:
         self.trace = trace
+        self.shared = dict[str, Any]()  # What rules work out once for each other, by name.
 
     @cached_property
     def lanes(self) -> list[Lane]:

@@ -106,10 +106,15 @@ def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.D
 
 def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int32]:
     """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
-    parent, is_level = host["parent"].to_numpy(), (host["level"] == level).to_numpy()
+    return innermost(host, (host["level"] == level).to_numpy())
+
+
+def innermost(host: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Row of the innermost of some rows around each row, -1 for none."""
+    parent = host["parent"].to_numpy()
     reached = np.full(len(host) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: no row leads to none.
     reached[:-1] = parent
-    reached[:-1][is_level] = np.flatnonzero(is_level)
+    reached[:-1][wanted] = np.flatnonzero(wanted)
     while True:
         further = reached[reached]  # Twice as far in each round.
         if (further == reached).all():

@@ -297,6 +297,17 @@ def test_fitted_text():
     assert "…" in cut
 
 
+@pytest.mark.parametrize("width", [240, 500])
+def test_values_beside_bars_have_room(width):
+    """However wide their unit is, on narrow pages too."""
+    cells = {"y": ["conv", "mm"], "x": [49.9e9, 30.2e9]}
+    chart = Chart("w", "W", Mark.BAR, pd.DataFrame(cells), "x", "y", x_unit=Unit.FLOP, y_unit=Unit.TEXT)
+    layout = figure_spec(picture(chart), width)["layout"]
+    low, high = layout["xaxis"]["range"]
+    pixels = (width - layout["margin"]["l"] - layout["margin"]["r"]) / (high - low)
+    assert (high - 49.9) * pixels > text_width("49.9\u202fGFLOP", 12)
+
+
 def test_bars_that_do_not_start_at_zero():
     """A waterfall: each bar lies between its start and its value, and says how long it is, with its sign."""
     cells = {"y": ["up", "down", "in all"], "low": [0.0, 30.0, 0.0], "x": [30.0, -20.0, -20.0]}
