@@ -22,8 +22,8 @@ from htareport.executors import isolated
 from htareport.overview import marked, verdict
 from htareport.report import Report, Section, Status, Table, concat
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
-from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.model import Source
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
 from htareport.trace.summary import (
     RankFacts,
