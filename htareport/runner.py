@@ -26,8 +26,8 @@ from htareport.rules.base import Rule
 from htareport.rules.looking import RankEvidence, look
 from htareport.rules.telling import tell
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
-from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.model import Source
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
 from htareport.trace.summary import (
     RankFacts,

@@ -2,8 +2,8 @@
 
 from htareport.trace.capture import Capture
 from htareport.trace.events import Events
-from htareport.trace.load import ReadOptions
 from htareport.trace.model import Capability, RankTrace, Trace
+from htareport.trace.options import ReadOptions
 from htareport.trace.window import ALL, Window
 
 __all__ = ["ALL", "Capability", "Capture", "Events", "RankTrace", "ReadOptions", "Trace", "Window"]

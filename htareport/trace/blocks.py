@@ -13,19 +13,21 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from htareport.errors import TraceFileError
+from htareport.errors import TraceFileError, printable
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.unpack import COMPRESSED, READ, DamagedDataError, Readable, Reread, begin_of, unpacked
 
 _ZIP = b"PK\x03\x04"
 NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it gives to a file"
 MOST_UNPACKED = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
 MOST_TIMES = 200  # Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
+_PIECE = 1 << 14
 _TAR_MAGIC = slice(257, 262)
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
@@ -50,8 +52,14 @@ def blocks(path: Path, most: int | None = None) -> Iterator[bytes]:
         raise TraceFileError("the file changed while it was read; read it again when it is complete")
 
 
-def archive_members(path: Path, most: int | None = None) -> list[Path] | None:
-    """Return the files inside a zip or tar (also compressed), as paths below it; None if it is no archive."""
+def archive_members(
+    path: Path, options: ReadOptions = DEFAULT_OPTIONS, warn: Callable[[str], object] | None = None
+) -> list[Path] | None:
+    """Return the files inside a zip or tar (also compressed), as paths below it; None if it is no archive.
+
+    TraceFileError for a damaged one; of a tar that is to be salvaged those before the damage, with a warning.
+    """
+    found = list[Path]()
     try:
         with open_regular(path) as file:
             kind = _archive_kind(file.read(READ))
@@ -59,10 +67,20 @@ def archive_members(path: Path, most: int | None = None) -> list[Path] | None:
             with zipfile.ZipFile(path) as archive:
                 return [path / _clean(info.filename) for info in archive.infolist() if not info.is_dir()]
         if kind:
-            with _tar(path, kind, most) as tar:
-                return [path / _clean(member.name) for member in tar if member.isfile()]
-    except _DAMAGED as error:
-        raise _damaged(error) from error
+            with _tar(path, kind, options.max_bytes) as (tar, content):
+                found += (path / _clean(member.name) for member in tar if member.isfile())
+                if content.damage:
+                    raise content.damage
+                return found
+    except (*_DAMAGED, DamagedDataError) as error:
+        damage = error if isinstance(error, DamagedDataError) else _damaged(error)
+        if not found:
+            raise damage from error
+        if not options.salvage:
+            raise TraceFileError(f"{damage}; --salvage (salvage=True) keeps what is complete") from error
+        if warn:
+            warn(f"{printable(path.name)} is salvaged: {damage}; files behind that are missing")
+        return found
     return None
 
 
@@ -135,7 +153,7 @@ def _opened(path: Path, most: int | None) -> Iterator[Readable]:
             raw.seek(0)
             yield raw
             return
-    members = archive_members(path, most) or []
+    members = archive_members(path, ReadOptions(max_bytes=most)) or []
     if len(members) != 1:
         raise TraceFileError(f"an archive of {len(members)} files, not one")
     with _opened(members[0], most) as inner:
@@ -152,29 +170,52 @@ def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
             with zipfile.ZipFile(archive) as zipped:
                 found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
                 with zipped.open(found) as inner:
-                    yield _bounded(inner, archive, most)
+                    content = Reread(_limited(_pieces(inner), archive, most))
+                    yield content
+                    if content.damage:
+                        raise content.damage
         else:
-            with _tar(archive, kind, most) as tar:  # A compressed tar is read up to this member, once.
+            with _tar(archive, kind, most) as (tar, content):  # A compressed tar is read up to this member, once.
                 member = next((each for each in tar if each.isfile() and _clean(each.name) == name), None)
                 if member is None:
                     raise TraceFileError(f"no {name} in {archive.name}")
-                yield cast("IO[bytes]", tar.extractfile(member))
+                yield _Part(tar, member, content)
     except _DAMAGED as error:
         raise _damaged(error) from error
 
 
-def _bounded(inner: Readable, archive: Path, most: int | None) -> Readable:
-    """A member of a zip, which may itself be packed, and unpack to more before that is unpacked in turn."""
-    return Reread(_limited(iter(partial(inner.read, READ), b""), archive, most))
+def _pieces(inner: Readable) -> Iterator[bytes]:
+    """A member of a zip in small pieces: the library drops the one in which it finds damage."""
+    try:
+        while piece := inner.read(_PIECE):
+            yield piece
+    except _DAMAGED as error:
+        raise _damaged(error) from error
+
+
+class _Part:
+    """A member of a tar, to read from. The library's own file loses what it has read when the tar ends within it."""
+
+    def __init__(self, tar: tarfile.TarFile, member: tarfile.TarInfo, content: Reread) -> None:
+        self._file, self._left, self._content = cast("IO[bytes]", tar.fileobj), member.size, content
+        self._file.seek(member.offset_data)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to so many bytes, none at the end. DamagedDataError where the tar ends before."""
+        given = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(given)
+        if self._left and not given:
+            raise self._content.damage or DamagedDataError(f"damaged archive: it ends {self._left:,} bytes too early")
+        return given
 
 
 @contextmanager
-def _tar(path: Path, kind: str, most: int | None) -> Iterator[tarfile.TarFile]:
+def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[tarfile.TarFile, Reread]]:
     """An opened tar; the content of a compressed one is read as it comes, and no more of it than is allowed."""
     if kind == "tar":
         with tarfile.open(path, "r:") as tar:
-            yield tar
+            yield tar, Reread(iter(()))
         return
     content = Reread(_limited(unpacked(partial(open_regular, path)), path, most))
     with tarfile.open(fileobj=cast("Any", content), mode="r|") as tar:
-        yield tar
+        yield tar, content

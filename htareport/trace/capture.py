@@ -17,7 +17,8 @@ from htareport.errors import TraceFileError, printable
 from htareport.trace import classify, metadata
 from htareport.trace.careful import Slip
 from htareport.trace.decode import Reader
-from htareport.trace.load import ReadOptions, Salvaged, read_file
+from htareport.trace.load import Salvaged, read_file
+from htareport.trace.options import ReadOptions
 from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9

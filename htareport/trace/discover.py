@@ -17,6 +17,7 @@ import orjson
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
 from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks
 from htareport.trace.metadata import copied_rank, is_copy, plausible_rank, rank_of
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.repair import mend
 from htareport.trace.split import CHUNK, CutShortError, Window, event_spans, find_events, no_events
 from htareport.trace.unpack import COMPRESSED, DamagedDataError
@@ -60,56 +61,53 @@ class _SavedReportError(Exception):
     """The file is a report that this program saved."""
 
 
-def find(source: str | Path, most: int | None = None) -> Found:
-    """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found.
-
-    `most` bounds the bytes that a file may hold once unpacked; see blocks.
-    """
+def find(source: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+    """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
     if not str(source):  # Path("") would be the folder we are in, which nobody meant: a shell variable was not set.
         raise UsageError("no traces were named: the path is empty")
     path = Path(source)
     try:
         if path.is_dir():
             files, where = _candidates(path.iterdir()), f"folder {path}"
-            result = assign(files, explicit=False, most=most)
+            result = assign(files, explicit=False, options=options)
             if not result.ranks and not result.unusable:  # No trace directly inside, so those below are meant.
                 below = (each for each in path.rglob("*") if each.parent != path)
                 files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
-                result = assign(files, explicit=False, most=most)
+                result = assign(files, explicit=False, options=options)
             return _something(result, where, files)
         if path.exists():
             if not path.is_file():
                 raise NothingToReadError(f"{source}: {NOT_REGULAR}")
-            return _something(assign([path], explicit=True, most=most), f"file {path}", [path])
+            return _something(assign([path], explicit=True, options=options), f"file {path}", [path])
         found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207  relative to where we are
     except OSError as error:
         raise NothingToReadError(f"{source}: {error.strerror or error}") from error
     if found:
         files = [each for each in map(Path, found) if each.is_file()]
-        return _something(assign(files, explicit=True, most=most), f"pattern {source}", files)
+        return _something(assign(files, explicit=True, options=options), f"pattern {source}", files)
     if archive := archive_of(path):
-        if path in (archive_members(archive, most) or ()):
-            return _something(assign([path], explicit=True, most=most), f"file {path}", [path])
+        if path in (archive_members(archive, options) or ()):
+            return _something(assign([path], explicit=True, options=options), f"file {path}", [path])
         raise NothingToReadError(f"{source}: there is no such file in {archive.name}")
     raise NothingToReadError(f"{source}: there is no such file or folder")
 
 
-def find_among(files: Iterable[str | Path], most: int | None = None) -> Found:
+def find_among(files: Iterable[str | Path], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
     paths = [Path(each) for each in files]
-    return _something(assign(paths, explicit=True, most=most), f"{len(paths)} files", paths)
+    return _something(assign(paths, explicit=True, options=options), f"{len(paths)} files", paths)
 
 
-def assign(files: Iterable[Path], *, explicit: bool, most: int | None = None) -> Found:
+def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Sort files into ranks. A file that was named itself must be a trace; others may be left out.
 
     Copies with something added stand for a rank only where there are no other traces.
     """
     result, headers = Found(), dict[Path, _Header]()
-    for file in (each for path in files for each in _members_or_self(path, most)):
+    for file in (each for path in files for each in _members_or_self(path, options, result.warnings)):
         named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
         try:
-            headers[file] = _header(file, most)
+            headers[file] = _header(file, options.max_bytes)
         except _SavedReportError:
             result.reports.append(printable(file.name))
         except _NotATraceError as reason:
@@ -303,9 +301,9 @@ def _looks_like_json(path: Path) -> bool:
     return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in {b"{", b"["}
 
 
-def _members_or_self(path: Path, most: int | None) -> list[Path]:
+def _members_or_self(path: Path, options: ReadOptions, warnings: list[str]) -> list[Path]:
     try:
-        members = archive_members(path, most)
+        members = archive_members(path, options, warnings.append)
     except (TraceFileError, OSError):
         return [path]  # Named with its reason when it is opened.
     if members is None:

@@ -14,6 +14,7 @@ from htareport.errors import TraceFileError
 from htareport.trace.blocks import blocks
 from htareport.trace.careful import Repairs, read_carefully
 from htareport.trace.decode import Reader
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.repair import COMMAS, mend
 from htareport.trace.split import (
     BETWEEN,
@@ -38,22 +39,6 @@ _LOOK_BACK = 256  # Bytes before the end of the array in which its last comma is
 _NULL = b"null"  # Stands for the events between the metadata before and behind them.
 _BEHIND = "text behind the end of the metadata"
 _TELLING = re.compile(rb'"(baseTimeNanoseconds|rank)"\s*:\s*"?(-?\d{1,19})\b')
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How files are read.
-
-    `salvage` keeps what is complete of damaged ones, `max_bytes` bounds what they unpack to, `redact` takes secrets out
-    of names and metadata.
-    """
-
-    salvage: bool = False
-    max_bytes: int | None = None
-    redact: bool = False
-
-
-DEFAULT_OPTIONS = ReadOptions()
 
 
 @dataclass

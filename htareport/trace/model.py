@@ -20,7 +20,7 @@ from htareport.trace.capture import Capture, Loaded, load_rank
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
 from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings
-from htareport.trace.load import DEFAULT_OPTIONS, ReadOptions
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import redacted
 from htareport.trace.steps import restart_warnings, step_table
 from htareport.trace.window import ALL, Window, listed
@@ -76,14 +76,14 @@ class Trace:
         """
         options = options or DEFAULT_OPTIONS
         if isinstance(source, (str, Path)):
-            found, label = discover.find(source, options.max_bytes), _label(Path(source))
+            found, label = discover.find(source, options), _label(Path(source))
         elif isinstance(source, Mapping):
             found = discover.Found({rank: _paths(files) for rank, files in sorted(source.items())})
             label = _common_label(found)
             if missing := [str(p) for files in found.ranks.values() for p in files if not blocks.exists(p)]:
                 raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
         else:
-            found = discover.find_among(source, options.max_bytes)
+            found = discover.find_among(source, options)
             label = _common_label(found)
         chosen = {r: f for r, f in found.ranks.items() if ranks is None or r in ranks}
         if not chosen:

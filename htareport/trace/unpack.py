@@ -39,18 +39,22 @@ class Readable(Protocol):
 
 
 class Reread:
-    """Blocks as something to read from, for libraries that want a file."""
+    """Blocks as something to read from, for libraries that want a file. Where they are damaged they end."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks, self._held = blocks, bytearray()
+        self.damage: DamagedDataError | None = None
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to so many bytes, fewer only at the end; everything for a negative size."""
         while size < 0 or len(self._held) < size:
-            block = next(self._blocks, None)
-            if block is None:
+            try:
+                self._held += next(self._blocks)
+            except StopIteration:
                 break
-            self._held += block
+            except DamagedDataError as error:
+                self.damage = error
+                break
         size = len(self._held) if size < 0 else size
         given = bytes(self._held[:size])
         del self._held[:size]

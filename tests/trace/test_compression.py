@@ -103,11 +103,20 @@ def tarred(path, files, mode):
     return path
 
 
+def zstd_tarred(path, files):
+    zstandard = pytest.importorskip("zstandard")
+    plain = tarred(path.with_suffix(".plain"), files, "w")
+    path.write_bytes(zstandard.compress(plain.read_bytes()))
+    plain.unlink()
+    return path
+
+
 ARCHIVES = {
     "zip": lambda path, files: zipped(path.with_suffix(".zip"), files),
     "tar": lambda path, files: tarred(path.with_suffix(".tar"), files, "w"),
     "tar.gz": lambda path, files: tarred(path.with_suffix(".tar.gz"), files, "w:gz"),
     "tgz": lambda path, files: tarred(path.with_suffix(".tgz"), files, "w:gz"),
+    "tar.zst": lambda path, files: zstd_tarred(path.with_suffix(".tar.zst"), files),
     "wrong suffix": lambda path, files: zipped(path.with_suffix(".json"), files),
 }
 

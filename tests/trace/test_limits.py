@@ -194,3 +194,30 @@ def test_damage_within_a_zip(kind, tmp_path):
     trace = RankTrace.load(0, path, options=ReadOptions(salvage=True))
     assert 0 < sum(trace.loaded.counts.values()) < 9000
     assert "damaged archive" in trace.salvaged[0]
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz"])
+def test_a_tar_that_is_cut_off(kind, tmp_path):
+    """Not used; with salvage the files before the cut are, and of the one that was cut what is complete."""
+    path, files = tmp_path / f"run.{kind}", {}
+    for rank in range(3):
+        made = TraceBuilder(rank, 3)
+        for number in range(400):
+            made.kernel(f"kernel {number * 7919 % 100}", 10 * number, 5)
+        files[f"rank{rank}"] = made.json().encode()
+    with tarfile.open(path, "w:gz" if kind == "tar.gz" else "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"{name}.json")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * 0.5)])
+    with pytest.raises(NothingToReadError, match=r"run\.tar(\.gz)?: .*--salvage"):
+        Trace.open(path)
+    trace = Trace.open(path, options=ReadOptions(salvage=True))
+    assert sorted(trace.files) == [0, 1]
+    assert trace.warnings[0].startswith(f"run.{kind} is salvaged: ")
+    first, second = (RankTrace.load(rank, file, options=trace.options) for rank, file in trace.files.items())
+    assert len(first.device_events) == 400
+    assert first.salvaged == ()
+    assert 100 < len(second.device_events) < 400
+    assert second.salvaged
