@@ -43,25 +43,18 @@ class _Writer(Sink):
     """Takes chunks of events and passes them on."""
 
     def __init__(self, out: IO[bytes], edit: Edit | None) -> None:
+        super().__init__()
         self._out, self._edit = out, edit
-        self._place = 0
         self._is_first = True
 
-    def feed(self, chunk: Buffer) -> bool:
-        """Pass a JSON array of events on, if it is valid down to every string in it."""
-        try:
-            orjson.loads(chunk)
-            events = [] if self._edit is None else [bytes(each) for each in _RAW(chunk)]
-        except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
-            self.fault = str(error)
-            return False
+    def take(self, chunk: Buffer, values: list[Any]) -> None:
+        """Pass events on, as they are or edited."""
         if self._edit is None:
             self.write(bytes(chunk)[1:-1].strip(BETWEEN))
-        for event in events:
-            if event.lstrip().startswith(b"{"):  # What is no object is no event; the loader passes it over as well.
-                self.write(self._edit(self._place, event) or b"" if self._edit else event)
-                self._place += 1
-        return True
+            return
+        texts = (bytes(text) for text, value in zip(_RAW(chunk), values, strict=True) if isinstance(value, dict))
+        for place, event in enumerate(texts, self.passed):
+            self.write(self._edit(place, event) or b"")
 
     def write(self, text: bytes) -> None:
         """Write one event or several with commas between them; nothing for no text."""

@@ -58,15 +58,12 @@ class _All(Sink):
     """Takes all events as they are."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: list[Any] = []
 
-    def feed(self, chunk: Buffer) -> bool:
-        try:
-            self.events += orjson.loads(chunk)
-        except orjson.JSONDecodeError as error:
-            self.fault = str(error)
-            return False
-        return True
+    def take(self, chunk: Buffer, values: list[Any]) -> None:
+        del chunk
+        self.events += values
 
 
 def write_trace(trace_data: Mapping[str, Any], file_path: str | Path) -> None:
@@ -105,10 +102,5 @@ def rewritten(source: Path, target: Path, metadata: Mapping[str, Any]) -> None:
 class _Nothing(Sink):
     """Takes no events."""
 
-    def feed(self, chunk: Buffer) -> bool:
-        try:
-            orjson.loads(chunk)
-        except orjson.JSONDecodeError as error:
-            self.fault = str(error)
-            return False
-        return True
+    def take(self, chunk: Buffer, values: list[Any]) -> None:
+        pass
