@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from htareport.trace.capture import load_rank
 from htareport.trace.decode import Loose, Reader
 from htareport.trace.events import as_array
-from htareport.trace.load import ReadOptions
 from htareport.trace.model import RankTrace
+from htareport.trace.options import ReadOptions
 from htareport.trace.window import ALL, Window
 
 POSITION = "position"
