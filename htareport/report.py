@@ -39,6 +39,7 @@ class Unit(StrEnum):
     RATIO = "ratio"  # 0 to 1, shown as percent.
     BYTES_PER_SECOND = "bytes/s"
     FLOP = "flop"  # Floating-point operations.
+    FLOP_PER_SECOND = "flop/s"
 
     @property
     def is_additive(self) -> bool:

@@ -26,6 +26,7 @@ SCALES: dict[Unit, tuple[tuple[float, float, str], ...]] = {
                  (0, 1, "B")),
     Unit.BYTES_PER_SECOND: ((1e8, 1e9, "GB/s"), (1e6, 1e6, "MB/s"), (1e3, 1e3, "kB/s"), (0, 1, "B/s")),
     Unit.FLOP: ((1e12, 1e12, "TFLOP"), (1e9, 1e9, "GFLOP"), (1e6, 1e6, "MFLOP"), (1e3, 1e3, "kFLOP"), (0, 1, "FLOP")),
+    Unit.FLOP_PER_SECOND: ((1e11, 1e12, "TFLOP/s"), (1e8, 1e9, "GFLOP/s"), (1e6, 1e6, "MFLOP/s"), (0, 1, "FLOP/s")),
     Unit.RATIO: ((0, 0.01, "%"),),
 }  # fmt: skip
 _SMALLEST_PERCENT = 0.005

@@ -4,10 +4,11 @@ const SCALES = {
   ns: [[1e9, 1e9, 's'], [1e6, 1e6, 'ms'], [1e3, 1e3, 'µs'], [0, 1, 'ns']],
   bytes: [[2 ** 40, 2 ** 40, 'TiB'], [2 ** 30, 2 ** 30, 'GiB'], [2 ** 20, 2 ** 20, 'MiB'], [2 ** 10, 2 ** 10, 'KiB'], [0, 1, 'B']],
   flop: [[1e12, 1e12, 'TFLOP'], [1e9, 1e9, 'GFLOP'], [1e6, 1e6, 'MFLOP'], [1e3, 1e3, 'kFLOP'], [0, 1, 'FLOP']],
+  'flop/s': [[1e11, 1e12, 'TFLOP/s'], [1e8, 1e9, 'GFLOP/s'], [1e6, 1e6, 'MFLOP/s'], [0, 1, 'FLOP/s']],
   'bytes/s': [[1e8, 1e9, 'GB/s'], [1e6, 1e6, 'MB/s'], [1e3, 1e3, 'kB/s'], [0, 1, 'B/s']],
 };
 const IDS = ['id', 'rank', 'step'];
-const CSV_UNITS = { ns: 'ns', bytes: 'bytes', ratio: 'ratio', 'bytes/s': 'bytes/s', flop: 'FLOP' };
+const CSV_UNITS = { ns: 'ns', bytes: 'bytes', ratio: 'ratio', 'bytes/s': 'bytes/s', flop: 'FLOP', 'flop/s': 'FLOP/s' };
 const fixed = (value, decimals) => value.toLocaleString('en-US', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 const rounded = (value) => (Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(3)));
 const digits = (value, plain) => {

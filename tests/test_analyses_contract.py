@@ -235,7 +235,7 @@ def test_twice_the_times_are_twice_the_times(kind, tmp_path):
                 pd.testing.assert_series_equal(2.0 * ours, theirs.astype(float), rtol=0.02, atol=0)
                 if ours.dtype.kind == "i":
                     assert (2 * ours == theirs).all()
-            elif column.unit is Unit.BYTES_PER_SECOND:  # Worked out from times, or as the trace gives it.
+            elif column.unit in {Unit.BYTES_PER_SECOND, Unit.FLOP_PER_SECOND}:  # Worked out from times, or as the trace gives it.
                 assert ours.equals(theirs) or (ours / 2).equals(theirs)
             elif column.unit is Unit.RATIO:
                 pd.testing.assert_series_equal(ours, theirs)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "htareport"
-MODEL = {"algorithms", "errors", "findings", "report", "trace", "units", "whole_file"}
+MODEL = {"algorithms", "devices", "errors", "findings", "report", "trace", "units", "whole_file"}
 LIBRARY = MODEL | {"analyses", "augment", "executors", "hta", "overview", "render", "rules", "runner"}
 MAY_IMPORT = {  # Each may import itself and the version.
     "_version": set(),
@@ -21,6 +21,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "whole_file": set(),
     "saved": {"codec"},
     "findings": set(),
+    "devices": set(),
     "report": {"algorithms", "codec", "errors", "findings", "saved"},
     "trace": {"algorithms", "errors"},
     "units": {"report"},

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from htareport.comparison import changes, sections, tables, topics
+from htareport.comparison import changes, runs, sections, tables, topics
 from htareport.comparison.causes import causes
 from htareport.comparison.environment import Difference, differences
-from htareport.comparison.gates import Gate, State, Verdict, judge
+from htareport.comparison.gates import Gate, State, Verdict, judge, told
 from htareport.comparison.matching import match
 from htareport.comparison.metrics import Metric, metrics
-from htareport.comparison.sides import Side
+from htareport.comparison.sides import Side, sides
 from htareport.comparison.step_change import Change, change_of, sentence
-from htareport.comparison.waterfall import waterfall
+from htareport.comparison.waterfall import Waterfall, waterfall
+from htareport.comparison.words import shortened
 from htareport.report import Better, Fact, Report, Section, Unit
 from htareport.units import text
 
@@ -27,28 +28,31 @@ __all__ = ["compare", "judged"]
 
 
 def compare(base: Report, new: Report, *, title: str = "") -> Report:
-    """Return the new run's report with the Compare chapter before it, and its key numbers beside the base's."""
-    sides = Side(base), Side(new)
-    matched = match(sides[0].kernels, sides[1].kernels)
+    """Return the new run's report with the Compare chapter before it, and its key numbers beside the base's.
+
+    Of a report that is itself a comparison its new run counts.
+    """
+    base, new = runs.alone(base), runs.alone(new)
+    both = sides(base, new)
+    matched = match(both[0].kernels, both[1].kernels)
     rows = changes.of_kernels(matched)
-    change, other = change_of(*sides), differences(*sides, matched)
-    numbers = metrics(sides[0]), metrics(sides[1])
-    falls = waterfall(*sides)
-    said = [_like_for_like(other), sentence(change), *causes(change, falls, sides, rows, numbers)]
+    change, other = change_of(*both), differences(*both, matched)
+    numbers = metrics(both[0]), metrics(both[1])
+    falls = waterfall(*both)
+    said = [_like_for_like(other), sentence(change), *causes(change, falls, both, rows, numbers)]
     compared = (
-        _overview(sides, change, other, numbers, falls),
-        sections.kernels_section(matched, rows),
-        sections.names_section(*sides),
-        sections.communication_section(*sides),
-        sections.ranks_section(*sides),
+        _overview(both, change, other, numbers, falls),
+        sections.kernels_section(both, matched, rows),
+        sections.names_section(*both),
+        sections.communication_section(*both),
+        sections.ranks_section(*both),
     )
-    meta = dict(new.meta) | {"comparison": _about(base, new, change)}
     kept = tuple(_with_base(section, *numbers) for section in new.sections)
     return Report(
-        title or f"{new.title} against {base.title}",
+        title or _title(base, new),
         " ".join(part for part in said if part),
-        meta,
-        (*(f"base: {warning}" for warning in base.warnings), *new.warnings),
+        _meta(base, new, change),
+        (*(f"{runs.BASE}{warning}" for warning in base.warnings), *new.warnings),
         (*compared, *kept),
     )
 
@@ -56,37 +60,51 @@ def compare(base: Report, new: Report, *, title: str = "") -> Report:
 def judged(
     report: Report, gates: Sequence[Gate], base: Report | None = None, *, fail_on_inconclusive: bool = False
 ) -> tuple[Report, tuple[Verdict, ...]]:
-    """Judge gates on a report (one made by `compare`, where there is a base), and write what came out into it."""
+    """Judge gates on a report (one made by `compare`, where there is a base), and write what came out into it.
+
+    Gates that were judged before, and stand in a saved report, make room for these.
+    """
     failing = {State.CROSSED} | ({State.INCONCLUSIVE} if fail_on_inconclusive else set())
     if not gates:
         return report, ()
-    new, before = metrics(Side(report)), metrics(Side(base)) if base else None
-    change = change_of(Side(base), Side(report)) if base else None
-    found = (judge(gate, new, before, change) for gate in gates)
+    report = runs.without_gates(report)
+    if base:
+        before, new = map(metrics, sides(runs.alone(base), report))
+    else:
+        before, new = None, metrics(Side(report))
+    found = (judge(gate, new, before) for gate in gates)
     verdicts = tuple(replace(each, fails=each.state in failing) for each in found)
     section = replace(topics.section("gates"), tables=(tables.gates_table(verdicts),))
-    bad = [verdict for verdict in verdicts if verdict.state is not State.PASSED]
-    told = " ".join(f"Gate {verdict.state}: {verdict.gate} ({verdict.reason})." for verdict in bad)
+    plain = [verdict.to_json() for verdict in verdicts]
     return replace(
         report,
-        verdict=" ".join(part for part in (told, report.verdict) if part),
-        meta=dict(report.meta) | {"gates": [verdict.to_json() for verdict in verdicts]},
+        verdict=" ".join(part for part in (told(plain), report.verdict) if part),
+        meta=dict(report.meta) | {"gates": plain},
         sections=(section, *report.sections),
     ), verdicts
 
 
+def _title(base: Report, new: Report) -> str:
+    return f"{new.title} against {base.title}" if new.title != base.title else f"{new.title}: new against base"
+
+
+_MOST_TOLD, _LONGEST = 3, 50  # What differs in a sentence, and characters of a value.
 _ALIKE = "Devices, versions, shapes and profiler options are the same, as far as the traces tell."
 
 
 def _like_for_like(found: Sequence[Difference]) -> str:
-    matters = [f"{each.what} ({each.base} → {each.new})" for each in found if each.matters]
-    more = f" and {len(matters) - 3} more" if len(matters) > 3 else ""  # noqa: PLR2004  a sentence's worth
-    return f"Not like for like: other {', '.join(matters[:3])}{more}." if matters else ""
+    matters = [
+        f"{each.what} ({shortened(each.base, _LONGEST)} → {shortened(each.new, _LONGEST)})"
+        for each in found
+        if each.matters
+    ]
+    more = f" and {len(matters) - _MOST_TOLD} more" if len(matters) > _MOST_TOLD else ""
+    return f"Not like for like: other {', '.join(matters[:_MOST_TOLD])}{more}." if matters else ""
 
 
 def _overview(
-    sides: tuple[Side, Side], change: Change, other: Sequence[Difference],
-    numbers: tuple[dict[str, Metric], dict[str, Metric]], falls: Any,
+    both: tuple[Side, Side], change: Change, other: Sequence[Difference],
+    numbers: tuple[dict[str, Metric], dict[str, Metric]], falls: Waterfall,
 ) -> Section:  # fmt: skip
     facts: tuple[Fact, ...] = ()
     if math.isfinite(change.ratio):
@@ -95,8 +113,8 @@ def _overview(
         words = "Median over the steps, new / base - 1. Without steps: of everything recorded."
         facts = (Fact("change", f"change of the {change.what}", change.ratio - 1, Unit.RATIO, detail, words,
                       Better.LOWER, order=-1),)  # fmt: skip
-    charts = [tables.waterfall_chart(falls, change.what)] if len(falls) else []
-    times = [side.step_times.tolist() for side in sides]
+    charts = [tables.waterfall_chart(falls, change.what)] if len(falls.rows) else []
+    times = [side.step_times.tolist() for side in both]
     if all(len(each) > 1 for each in times):
         charts.append(tables.steps_chart(times))
     return replace(
@@ -105,7 +123,7 @@ def _overview(
         tables=(
             *([tables.environment_table(other)] if other else []),
             tables.metrics_table(*numbers),
-            *([tables.waterfall_table(falls)] if len(falls) else []),
+            *([tables.waterfall_table(falls)] if len(falls.rows) else []),
         ),
     )  # fmt: skip
 
@@ -117,13 +135,14 @@ def _with_base(section: Section, base: dict[str, Metric], new: dict[str, Metric]
     for fact in section.facts:
         pair = by_fact.get(fact.name)
         was = _was(*pair) if pair else ""
-        facts.append(replace(fact, detail=" · ".join(part for part in (was, fact.detail) if part)))
+        facts.append(replace(fact, detail=runs.BETWEEN.join(part for part in (was, fact.detail) if part)))
     return replace(section, facts=tuple(facts))
 
 
 def _was(base: Metric, new: Metric) -> str:
     before = text(base.value, base.unit)
-    return "as before" if before == text(new.value, new.unit) else f"was {before}, {tables.change_text(base, new)}"
+    is_same = before == text(new.value, new.unit)
+    return runs.AS_BEFORE if is_same else f"{runs.WAS}{before}, {tables.change_text(base, new)}"
 
 
 def _facts_of(metric: str) -> tuple[str, ...]:
@@ -132,11 +151,11 @@ def _facts_of(metric: str) -> tuple[str, ...]:
     return (renamed.get(metric, metric), f"{metric.removesuffix('_pct')}_share")
 
 
-def _about(base: Report, new: Report, change: Change) -> dict[str, Any]:
-    """What others need to know of a comparison, as plain values."""
+def _meta(base: Report, new: Report, change: Change) -> dict[str, Any]:
+    """What is known of the new run, the problems of both, and what others need to know of the comparison."""
     kept = ("start", "num_ranks", "world_size", "devices", "software", "steps", "window", "version", "source")
     known = {name: base.meta[name] for name in kept if name in base.meta}
-    return {
+    about = {
         "base": {"title": base.title, **known},
         "new": {"title": new.title},
         "what": change.what,
@@ -148,3 +167,5 @@ def _about(base: Report, new: Report, change: Change) -> dict[str, Any]:
         "p": change.p,
         "steps": list(change.steps),
     }
+    problems = [f"{runs.BASE}{each}" for each in base.meta.get("problems", ())]
+    return dict(new.meta) | {"comparison": about, "problems": [*problems, *new.meta.get("problems", ())]}

@@ -19,7 +19,7 @@ from htareport.comparison.matching import Matched, plain
 PARTS = ("by_calls", "by_duration", "by_swap", "by_new", "by_gone")
 SIDES = ("base_count", "new_count", "base_time", "new_time")
 MEASURES = (*SIDES, *PARTS)
-ARROW = " → "
+ARROW, NONE = " → ", "(none)"
 UNCHANGED = "unchanged"
 _LABELS = {
     "by_calls": ("more calls", "fewer calls"),
@@ -28,6 +28,7 @@ _LABELS = {
     "by_new": ("new", "new"),
     "by_gone": ("gone", "gone"),
 }
+_MOST_LISTED = 3  # Operators or shapes of one group.
 _SAME = 1e-9  # Of a sum of floats, relative to the time.
 
 
@@ -74,13 +75,18 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def _about(groups: Sequence[dict[int, list[Any]]], group: int) -> dict[str, str]:
-    """What a group is; where the shapes changed, those of both sides."""
-    sides = [side.get(group, []) for side in groups]
-    row = (sides[1] or sides[0])[0]
-    shapes = [sorted({each.shapes for each in side}) for side in sides]
-    changed = all(shapes) and shapes[0] != shapes[1]
-    told = ARROW.join("; ".join(each) or "none" for each in shapes) if changed else row.shapes
-    return {"path": row.path, "operator": row.operator, "shapes": told, "kind": row.kind, "level": row.level}
+    """What a group is: as on the one side that has it, or on both; where that differs, base → new."""
+    sides = [side[group] for side in groups if group in side]
+    told = {}
+    for name in ("path", "operator", "shapes"):
+        values = [_list(sorted({getattr(row, name) for row in side})) for side in sides]
+        told[name] = values[0] if values[0] == values[-1] else ARROW.join(value or NONE for value in values)
+    return told | {"kind": sides[0][0].kind, "level": sides[0][0].level}
+
+
+def _list(values: Sequence[str]) -> str:
+    more = f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else ""
+    return "; ".join(values[:_MOST_LISTED]) + more
 
 
 def _of_group(sides: Sequence[Amounts], known: Sequence[set[str]]) -> Iterator[dict[str, Any]]:
@@ -102,6 +108,8 @@ def _of_group(sides: Sequence[Amounts], known: Sequence[set[str]]) -> Iterator[d
 
 def _renamed(base: Amounts, new: Amounts) -> list[tuple[str, str]]:
     """Pairs of kernels whose names differ by numbers only, where there is one of that kind on each side."""
+    if not base or not new:
+        return []
     sides = [_only_of_kind(base), _only_of_kind(new)]
     return [(kernel, sides[1][kind]) for kind, kernel in sides[0].items() if kind in sides[1]]
 
@@ -153,11 +161,16 @@ def summed(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add what follows from MEASURES: delta, means per call, and in a word what happened. Largest change first."""
+    """Add what follows from MEASURES: delta, means per call, and in a word what happened. Largest change first.
+
+    What happened is the largest part of the change among those in its direction: what has become longer is not "gone".
+    """
     parts = rows[list(PARTS)].to_numpy(np.float64).reshape(-1, len(PARTS))
-    largest = np.abs(parts).argmax(axis=1)
     delta = (rows["new_time"] - rows["base_time"]).to_numpy(np.float64)
-    same = np.abs(parts).sum(axis=1) <= _SAME * (rows["base_time"] + rows["new_time"]).to_numpy(np.float64)
+    whole = (rows["base_time"] + rows["new_time"]).to_numpy(np.float64)
+    direction = np.where(np.abs(delta) > _SAME * whole, np.sign(delta), 0)[:, None]
+    largest = np.where(direction, parts * direction, np.abs(parts)).argmax(axis=1)
+    same = np.abs(parts).sum(axis=1) <= _SAME * whole
     changed = [
         UNCHANGED if still else _LABELS[PARTS[place]][int(values[place] < 0)]
         for still, place, values in zip(same.tolist(), largest.tolist(), parts.tolist(), strict=True)

@@ -20,15 +20,16 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from htareport.algorithms.samples import Interval
-from htareport.comparison.metrics import Metric, absolute_interval, relative_interval
-from htareport.comparison.step_change import Change, Outcome
-from htareport.comparison.topics import METRICS
+from htareport.comparison.metrics import Metric, absolute_interval, relative_interval, too_few
+from htareport.comparison.topics import METRICS, TOO_FEW
+from htareport.comparison.words import between, changed, shortened
 from htareport.errors import UsageError
 from htareport.report import Unit
 from htareport.units import MINUS, text
 
-_GATE = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-zµμ%]*)\s*")
+_GATE = re.compile(
+    r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(>=|<=|>|<)\s*([+\-−]?)\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµμ%]*)\s*"
+)
 _OPS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -40,6 +41,7 @@ _UNITS: dict[str, tuple[Unit, float]] = {
     "GB": (Unit.BYTES, 1e9), "%": (Unit.RATIO, 0.01),
 }  # fmt: skip
 _PLAIN = {Unit.COUNT, Unit.NUMBER, Unit.BYTES_PER_SECOND}
+_MOST_TOLD, _LONGEST = 3, 60  # Gates in a sentence, and characters of one.
 _EXAMPLES = "such as 'step_time > 255 ms', 'step_time > +5%' or 'exposed_comm_pct > +2'"
 
 
@@ -74,6 +76,7 @@ class Verdict:
     value: float | None
     unit: str
     reason: str
+    shown: str = ""  # The value as text.
     base: float | None = None
     new: float | None = None
     low: float | None = None
@@ -119,7 +122,7 @@ def check(gates: Sequence[Gate], *, has_base: bool) -> None:
             )
 
 
-def judge(gate: Gate, new: Mapping[str, Metric], base: Mapping[str, Metric] | None, change: Change | None) -> Verdict:
+def judge(gate: Gate, new: Mapping[str, Metric], base: Mapping[str, Metric] | None) -> Verdict:
     """Judge one gate. UsageError where its unit is not the metric's, or no run could have such a metric."""
     metric = new.get(gate.metric)
     if metric is None and gate.metric not in (base or {}) and gate.metric not in METRICS:
@@ -130,43 +133,51 @@ def judge(gate: Gate, new: Mapping[str, Metric], base: Mapping[str, Metric] | No
         return _unknown(gate, "this run does not tell it")
     _check_unit(gate, metric)
     if not gate.is_change:
-        crossed = _OPS[gate.op](metric.value, gate.limit)
-        state = State.CROSSED if crossed else State.PASSED
-        return Verdict(
-            gate.written, gate.metric, state, metric.value, str(metric.unit), text(metric.value, metric.unit)
-        )
+        state = State.CROSSED if _OPS[gate.op](metric.value, gate.limit) else State.PASSED
+        told = text(metric.value, metric.unit)
+        return Verdict(gate.written, gate.metric, state, metric.value, str(metric.unit), told, told, new=metric.value)
     before = (base or {}).get(gate.metric)
     if before is None:
         return _unknown(gate, "the base does not tell it", metric)
-    return _judge_change(gate, before, metric, change)
+    return _judge_change(gate, before, metric)
 
 
-def _judge_change(gate: Gate, before: Metric, metric: Metric, change: Change | None) -> Verdict:
-    if gate.is_share and before.value <= 0:
-        return _unknown(gate, "the base is 0, so there is no change in per cent", metric)
-    value = metric.value / before.value - 1 if gate.is_share else metric.value - before.value
-    interval = (relative_interval if gate.is_share else absolute_interval)(before, metric)
-    unit = Unit.RATIO if gate.is_share else metric.unit
-    told = f"{text(before.value, before.unit)} → {text(metric.value, metric.unit)} ({signed(value, unit)})"
-    state, reason = State.INCONCLUSIVE, f"{told}; one value of each run has no interval"
-    if interval is not None and not before.is_exact and change is not None and change.outcome is Outcome.TOO_FEW:
-        reason = f"{told}; {Outcome.TOO_FEW}"
-    elif interval is not None:
+def _judge_change(gate: Gate, before: Metric, metric: Metric) -> Verdict:
+    share, unit = gate.is_share, metric.unit
+    if share and before.value <= 0:
+        return _unknown(gate, f"the base is {text(before.value, unit)}, so there is no change in per cent", metric)
+    value = metric.value / before.value - 1 if share else metric.value - before.value
+    interval = (relative_interval if share else absolute_interval)(before, metric)
+    shown = changed(value, unit, is_share=share)
+    reason = f"{text(before.value, before.unit)} → {text(metric.value, unit)} ({shown})"
+    state = State.INCONCLUSIVE
+    if interval is not None:
         beyond = all(_OPS[gate.op](end, gate.limit) for end in (interval.low, interval.high))
         state = State.CROSSED if beyond else State.PASSED
-        reason = told if before.is_exact else f"{told}; 95 % interval {_ends(interval, unit)}"
+        reason += "" if before.is_exact else f"; 95 % interval {between(interval, unit, is_share=share)}"
+    else:
+        reason += f"; {TOO_FEW if too_few(before, metric) else 'this number has no interval here'}"
     low, high = (interval.low, interval.high) if interval else (None, None)
-    return Verdict(gate.written, gate.metric, state, value, str(unit), reason, before.value, metric.value, low, high)
+    return Verdict(gate.written, gate.metric, state, value, str(Unit.RATIO if share else unit), reason, shown,
+                   before.value, metric.value, low, high)  # fmt: skip
 
 
-def signed(value: float, unit: Unit) -> str:
-    """Return a change as text with its sign."""
-    shown = text(value, unit)
-    return f"+{shown}" if value > 0 else shown
+def told(gates: Sequence[Mapping[str, Any]]) -> str:
+    """Say which gates did not pass, of verdicts as plain values; empty where all did."""
+    sentences = []
+    for state in (State.CROSSED, State.INCONCLUSIVE):
+        bad = [gate for gate in gates if gate.get("state") == state]
+        names = [_told(gate) for gate in bad[:_MOST_TOLD]]
+        more = f" and {len(bad) - _MOST_TOLD} more" if len(bad) > _MOST_TOLD else ""
+        among = f" ({len(bad)} of {len(gates)})" if len(gates) > 1 else ""
+        if bad:
+            sentences.append(f"Gate{'s' if len(bad) > 1 else ''} {state}{among}: {', '.join(names)}{more}.")
+    return " ".join(sentences)
 
 
-def _ends(interval: Interval, unit: Unit) -> str:
-    return f"{signed(interval.low, unit)} to {signed(interval.high, unit)}"
+def _told(gate: Mapping[str, Any]) -> str:
+    shown = str(gate.get("shown") or "")
+    return shortened(str(gate.get("gate", "")), _LONGEST) + (f" ({shown})" if shown else "")
 
 
 def _unknown(gate: Gate, reason: str, metric: Metric | None = None) -> Verdict:

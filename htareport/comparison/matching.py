@@ -7,6 +7,7 @@ is left by less and less: operator and shapes, path, operator, name of the kerne
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class Matched(NamedTuple):
     new: pd.DataFrame
 
 
+@lru_cache(maxsize=1 << 14)
 def plain(name: str) -> str:
     """Return a name without hashes and numbers, which change with version, tile sizes and architecture."""
     return _NUMBER.sub("#", _HASH.sub("*", name))

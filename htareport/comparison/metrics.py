@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from htareport.algorithms.samples import Interval, difference_interval, ratio_interval
+from htareport.algorithms.samples import SIGNIFICANT, Interval, difference_interval, ratio_interval, smallest_p
 from htareport.comparison.sides import PARTS, Floats, Side
-from htareport.report import Better, Unit
+from htareport.report import Better, Fact, Unit
 
 _PARTS = {
     "compute": "computing",
@@ -20,12 +21,20 @@ _PARTS = {
 }
 _ALIASES = {"peak_memory": "memory_peak"}
 _STATES = {"late_rank", "slowest_rank", "slow_step"}  # Facts that name something.
+_LABELS = {  # Of facts whose label goes on from their value: "72 % of idle is host wait".
+    "host_wait_pct": "idle that is host wait",
+    "overlap_pct": "communication hidden by compute",
+    "critical_path_host_pct": "critical path on the host",
+    "outside_steps_pct": "GPU work outside steps",
+    "top_operator_pct": "the largest host operator",
+}
+_BY_STEP_TIME = {"samples_per_second": -1, "tokens_per_second": -1, "cost": 1}  # Powers of the step time.
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a run. `samples` are its values over the steps, None where it is not a mean over them."""
+    """One number of a run. `samples` are its values over the steps, None where it is not made of them."""
 
     name: str
     label: str
@@ -46,7 +55,8 @@ def metrics(side: Side) -> dict[str, Metric]:
 
     Shares are per cent under names that end in `_pct`; other names are those of the key numbers.
     """
-    return {each.name: each for each in (*_of_steps(side), *_of_span(side), *_of_work(side), *_of_facts(side))}
+    found = (*_of_steps(side), *_of_span(side), *_of_work(side), *_of_facts(side))
+    return {each.name: each for each in found if math.isfinite(each.value)}
 
 
 def _of_steps(side: Side) -> Iterator[Metric]:
@@ -76,30 +86,44 @@ def _of_span(side: Side) -> Iterator[Metric]:
 
 
 def _of_work(side: Side) -> Iterator[Metric]:
-    lower = Better.LOWER
-    if len(side.kernels):
-        yield Metric(
-            "kernels", "device events per step and rank", float(side.kernels["count"].sum()), Unit.COUNT, lower
-        )
-        yield Metric("kernel_time", "kernel time per step and rank", float(side.kernels["time"].sum()),
-                     Unit.NANOSECONDS, lower)  # fmt: skip
-    if len(side.collectives):
-        count = float(side.collectives["count"].sum())
-        yield Metric("collectives", "collectives per step and rank", count, Unit.COUNT, lower)
-    if len(side.copies) and np.isfinite(side.copies["bytes"]).any():
-        copied = float(side.copies["bytes"].sum())
-        yield Metric("copied_bytes", "bytes copied per step and rank", copied, Unit.BYTES, lower)
+    """Counts and sizes of the devices' work; where there is none of a kind, that is 0 and not unknown."""
+    if not len(side.kernels):
+        return
+    sizes = side.copies["bytes"]
+    for name, label, value, unit in (
+        ("kernels", "device events", side.kernels["count"].sum(), Unit.COUNT),
+        ("kernel_time", "kernel time", side.kernels["time"].sum(), Unit.NANOSECONDS),
+        ("collectives", "collectives", side.collectives["count"].sum(), Unit.COUNT),
+        ("copied_bytes", "bytes copied", sizes.sum(min_count=min(len(sizes), 1)), Unit.BYTES),
+    ):
+        yield Metric(name, f"{label} {side.per}", float(value), unit, Better.LOWER)
 
 
 def _of_facts(side: Side) -> Iterator[Metric]:
     known = {f"{part}_share" for part in _PARTS} | {"step_time", "device_span"} | _STATES
     for fact in side.facts.values():
-        if fact.name in known or fact.unit.is_id or not _NAME.fullmatch(fact.name) or fact.value is None:
+        if fact.name in known or fact.unit is Unit.ID or not _NAME.fullmatch(fact.name) or fact.value is None:
             continue
         name = _ALIASES.get(fact.name, fact.name)
         if fact.unit is Unit.RATIO:
             name = f"{name.removesuffix('_share')}_pct"
-        yield Metric(name, fact.label, fact.value, fact.unit, fact.better)
+        yield Metric(name, _LABELS.get(name, fact.label), fact.value, fact.unit, fact.better,
+                     _samples(name, fact, side.step_times), is_median=True)  # fmt: skip
+
+
+def _samples(name: str, fact: Fact, times: Floats) -> Floats | None:
+    """Values over the steps of what is a multiple of the step time, or of its inverse."""
+    if name not in _BY_STEP_TIME or not len(times) or fact.value is None:
+        return None
+    samples: Floats = fact.value * (times / np.median(times)) ** _BY_STEP_TIME[name]
+    return samples
+
+
+def too_few(base: Metric, new: Metric) -> bool:
+    """Whether two metrics have values over steps, but of too few for anything to be told."""
+    if base.samples is None or new.samples is None or np.array_equal(base.samples, new.samples):
+        return False
+    return smallest_p(len(base.samples), len(new.samples)) >= SIGNIFICANT
 
 
 def relative_interval(base: Metric, new: Metric) -> Interval | None:
@@ -107,7 +131,7 @@ def relative_interval(base: Metric, new: Metric) -> Interval | None:
     if base.is_exact and base.value:
         exact = new.value / base.value - 1
         return Interval(exact, exact)
-    if base.samples is None or new.samples is None:
+    if base.samples is None or new.samples is None or too_few(base, new):
         return None
     found = ratio_interval(base.samples, new.samples, median=base.is_median)
     return Interval(found.low - 1, found.high - 1) if found else None
@@ -117,6 +141,6 @@ def absolute_interval(base: Metric, new: Metric) -> Interval | None:
     """Interval of new - base, None where none can be had."""
     if base.is_exact:
         return Interval(new.value - base.value, new.value - base.value)
-    if base.samples is None or new.samples is None:
+    if base.samples is None or new.samples is None or too_few(base, new):
         return None
     return difference_interval(base.samples, new.samples, median=base.is_median)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,11 +10,13 @@ from enum import StrEnum
 import numpy as np
 
 from htareport.algorithms.samples import SIGNIFICANT, Interval, mann_whitney, ratio_interval, smallest_p
+from htareport.comparison import topics
 from htareport.comparison.sides import Side
+from htareport.comparison.words import percent
 from htareport.report import Unit
-from htareport.units import MINUS, NNBSP, text
+from htareport.units import NNBSP, text
 
-_PERHAPS, _LARGE = 0.05, 0.05  # A p of less that is worth a word where the change is large, too.
+_PERHAPS, _LARGE = 0.05, math.log(1.05)  # A p of less that is worth a word where the change is large, too.
 
 
 class Outcome(StrEnum):
@@ -24,7 +27,7 @@ class Outcome(StrEnum):
     PERHAPS_SHORTER = "probably shorter"
     PERHAPS_LONGER = "probably longer"
     SAME = "no detectable change"
-    TOO_FEW = "too few steps to tell"
+    TOO_FEW = topics.TOO_FEW
     NO_STEPS = "no steps, so no test"
     UNKNOWN = "no time on both sides"
 
@@ -70,7 +73,8 @@ def _span(side: Side) -> float:
 
 
 def _recorded(side: Side) -> float:
-    return float(side.meta.get("recorded_ns") or "nan")
+    recorded = side.meta("recorded_ns")
+    return float(recorded) if isinstance(recorded, (int, float)) else float("nan")
 
 
 _WITHOUT_STEPS: dict[str, Callable[[Side], float]] = {"GPU span": _span, "time recorded": _recorded}
@@ -86,15 +90,9 @@ def _outcome(
     ratio = float(np.median(times[1]) / np.median(times[0]))
     if p < SIGNIFICANT and 1.0 not in interval:
         return Outcome.LONGER if ratio > 1 else Outcome.SHORTER
-    if p < _PERHAPS and abs(ratio - 1) > _LARGE:
+    if p < _PERHAPS and abs(math.log(ratio)) > _LARGE:
         return Outcome.PERHAPS_LONGER if ratio > 1 else Outcome.PERHAPS_SHORTER
     return Outcome.SAME
-
-
-def percent(ratio: float) -> str:
-    """Return new / base as a signed change in per cent."""
-    shown = f"{100 * (ratio - 1):+.1f}"
-    return f"{'0.0' if shown in {'+0.0', '-0.0'} else shown.replace('-', MINUS)}{NNBSP}%"
 
 
 def sentence(change: Change) -> str:
@@ -103,7 +101,11 @@ def sentence(change: Change) -> str:
         return "Nothing to compare: one of the runs tells no time."
     values = f"{text(change.base, Unit.NANOSECONDS)} → {text(change.new, Unit.NANOSECONDS)}"
     if change.outcome is Outcome.NO_STEPS:
-        return f"{_upper(change.what)} {values} ({percent(change.ratio)}); {Outcome.NO_STEPS}."
+        without = "either run" if not any(change.steps) else "the base" if not change.steps[0] else "the new run"
+        return (
+            f"No steps in {without}, so all that was recorded is compared, and nothing tells chance from change: "
+            f"{change.what} {values} ({percent(change.ratio)})."
+        )
     against = f"{change.steps[0]} against {change.steps[1]} step{'s' if change.steps[1] != 1 else ''}"
     if change.outcome is Outcome.TOO_FEW:
         return f"Too few steps to tell ({against}): step time {values} ({percent(change.ratio)})."
@@ -121,7 +123,3 @@ def _between(interval: Interval | None) -> str:
 
 def _p(p: float | None) -> str:
     return f"<{NNBSP}0.001" if p is not None and p < 0.001 else f"={NNBSP}{p:.2g}"  # noqa: PLR2004  as papers write it
-
-
-def _upper(words: str) -> str:
-    return words[:1].upper() + words[1:]

@@ -8,17 +8,18 @@ import pandas as pd
 
 from htareport.comparison import changes
 from htareport.comparison.environment import Difference
-from htareport.comparison.gates import Verdict, signed
+from htareport.comparison.gates import Verdict
 from htareport.comparison.metrics import Metric, absolute_interval, relative_interval
-from htareport.comparison.step_change import percent
-from htareport.comparison.waterfall import TOTAL
+from htareport.comparison.waterfall import REST, TOTAL, Waterfall
+from htareport.comparison.words import between, changed
 from htareport.report import Better, Chart, Column, Mark, Table, TableSpec, Unit, key
-from htareport.units import text
+from htareport.units import MISSING, text
 
 _NS = Unit.NANOSECONDS
 _MOST_ROWS, _SHOWN = 2_000, 12
 _SLIGHT = 0.0005  # Of the base: parts that change less are no bar.
-_PER = "per step and rank"
+_REST = " The rest: how far the slowest rank, whose time counts, is behind the mean of the ranks."
+_SLOWEST = " The ranks differ: the parts are those of the slowest one in each step."
 _PART_COLUMNS = {
     "by_calls": ("By calls", "What of the change comes from the number of calls."),
     "by_duration": ("By duration", "What of it comes from the mean duration of a call."),
@@ -84,52 +85,54 @@ def _metric_row(base: Metric | None, new: Metric | None) -> tuple[str, ...]:
     if metric is None:
         raise ValueError("a metric that neither run has")
     values = [text(each.value if each else None, metric.unit) for each in (base, new)]
-    change, interval = (change_text(base, new), interval_text(base, new)) if base and new else ("", "")
+    change, interval = (change_text(base, new), interval_text(base, new)) if base and new else (MISSING, MISSING)
     return (metric.label, *values, change, interval, metric.name)
 
 
 def change_text(base: Metric, new: Metric) -> str:
     """Return the change of a number as text: in per cent of the base, of shares in percentage points."""
-    if new.unit is Unit.RATIO:
-        return _points(new.value - base.value)
-    return percent(new.value / base.value) if base.value > 0 else signed(new.value - base.value, new.unit)
+    is_share = _is_share(base, new)
+    value = new.value / base.value - 1 if is_share else new.value - base.value
+    return changed(value, new.unit, is_share=is_share)
 
 
 def interval_text(base: Metric, new: Metric) -> str:
-    """Return the interval of the change as text, empty where there is none."""
-    in_points = new.unit is Unit.RATIO
-    found = None if base.is_exact else (absolute_interval if in_points else relative_interval)(base, new)
-    if found is None:
-        return ""
-    if in_points:
-        return f"{signed(found.low, Unit.RATIO).removesuffix('%').strip()} to {_points(found.high)}"
-    return f"{percent(1 + found.low)} to {percent(1 + found.high)}"
+    """Return the interval of the change as text, a dash where there is none."""
+    is_share = _is_share(base, new)
+    found = None if base.is_exact else (relative_interval if is_share else absolute_interval)(base, new)
+    return between(found, new.unit, is_share=is_share) if found else MISSING
 
 
-def _points(change: float) -> str:
-    return signed(change, Unit.RATIO).replace("%", "points")
+def _is_share(base: Metric, new: Metric) -> bool:
+    """Whether a change is shown in per cent of the base."""
+    return new.unit is not Unit.RATIO and base.value > 0
 
 
-def waterfall_table(frame: pd.DataFrame) -> Table:
+def waterfall_table(falls: Waterfall) -> Table:
     """The parts of the mean step time on both sides."""
+    mean = (
+        "Mean over the steps, of the slowest rank in each." if falls.is_slowest else "Mean over steps, ranks, devices."
+    )
     spec = TableSpec(
         "waterfall",
         "Where the change comes from",
         (
-            key("part", "Part", Unit.TEXT, "The rest: the parts are means over ranks, the step time is the slowest's."),
-            Column("base", "Base", _NS, "Mean over steps, ranks and devices."),
-            Column("new", "New", _NS, "Mean over steps, ranks and devices."),
+            key("part", "Part", Unit.TEXT, "The rest: how far the slowest rank is behind the mean of the ranks."),
+            Column("base", "Base", _NS, mean),
+            Column("new", "New", _NS, mean),
             Column("delta", "Change", _NS, "New - base.", better=Better.LOWER),
         ),
     )
-    return Table(spec, frame[["part", "base", "new", "delta"]])
+    return Table(spec, falls.rows)
 
 
-def waterfall_chart(frame: pd.DataFrame, what: str) -> Chart:
+def waterfall_chart(falls: Waterfall, what: str) -> Chart:
     """The change, part by part."""
-    is_total, delta = frame["part"] == TOTAL, frame["delta"]
+    rows = falls.rows
+    is_total, delta = rows["part"] == TOTAL, rows["delta"]
     kinds = delta.gt(0).map({True: "longer", False: "shorter"}).mask(is_total, TOTAL)
-    shown = frame.assign(kind=kinds)[is_total | (delta.abs() > _SLIGHT * frame["base"].iloc[-1])]
+    shown = rows.assign(kind=kinds)[is_total | (delta.abs() > _SLIGHT * rows["base"].iloc[-1])]
+    whose = _SLOWEST if falls.is_slowest else _REST if REST in set(shown["part"]) else ""
     return Chart(
         "waterfall",
         f"What the mean {what} changed by",
@@ -142,7 +145,7 @@ def waterfall_chart(frame: pd.DataFrame, what: str) -> Chart:
         x_label=f"change of the {what}",
         x_unit=_NS,
         y_unit=Unit.TEXT,
-        caption="Each bar starts where the one above it ends. Parts that hardly change are left out.",
+        caption=f"Each bar starts where the one above it ends. Parts that hardly change are left out.{whose}",
     )
 
 
@@ -164,16 +167,18 @@ def steps_chart(times: Sequence[Sequence[float]]) -> Chart:
     )
 
 
-def work_table(name: str, title: str, keys: Sequence[Column], rows: pd.DataFrame, *, is_detail: bool = False) -> Table:
-    """What happened to kernels, operators, collectives or copies, the largest change first."""
+def work_table(  # noqa: PLR0913  what a table is made of
+    name: str, title: str, keys: Sequence[Column], rows: pd.DataFrame, per: str, *, is_detail: bool = False
+) -> Table:
+    """What happened to kernels, operators, collectives or copies, the largest change first; `per`: see Side."""
     columns = (
         *keys,
         Column("change", "What happened", Unit.TEXT, "The largest part of the change."),
-        Column("delta", "Change", _NS, f"New - base, {_PER}.", better=Better.LOWER),
-        Column("base_time", "Base", _NS, f"Sum of durations {_PER}."),
-        Column("new_time", "New", _NS, f"Sum of durations {_PER}."),
-        Column("base_count", "Base calls", Unit.COUNT, f"Calls {_PER}."),
-        Column("new_count", "New calls", Unit.COUNT, f"Calls {_PER}."),
+        Column("delta", "Change", _NS, f"New - base, {per}.", better=Better.LOWER),
+        Column("base_time", "Base", _NS, f"Sum of durations {per}."),
+        Column("new_time", "New", _NS, f"Sum of durations {per}."),
+        Column("base_count", "Base calls", Unit.COUNT, f"Calls {per}."),
+        Column("new_count", "New calls", Unit.COUNT, f"Calls {per}."),
         Column("base_mean", "Base mean", _NS, "Mean duration of a call."),
         Column("new_mean", "New mean", _NS, "Mean duration of a call."),
         *(Column(part, label, _NS, said) for part, (label, said) in _PART_COLUMNS.items()),
@@ -183,9 +188,9 @@ def work_table(name: str, title: str, keys: Sequence[Column], rows: pd.DataFrame
 
 
 def movers_chart(  # noqa: PLR0913  what a chart is made of
-    name: str, title: str, rows: pd.DataFrame, label: str, *, value: str = "delta", caption: str = ""
+    name: str, title: str, rows: pd.DataFrame, label: str, per: str, *, value: str = "delta", caption: str = ""
 ) -> Chart:
-    """The rows that changed most; without rows where nothing did."""
+    """The rows that changed most; without rows where nothing did. Bars begin at 0, so that their labels have signs."""
     moved = rows[(rows["change"] != changes.UNCHANGED) & (rows[value] != 0)]
     shown = moved.reindex(moved[value].abs().sort_values(ascending=False, kind="stable").index).head(_SHOWN)
     of_calls = value != "delta"
@@ -193,11 +198,12 @@ def movers_chart(  # noqa: PLR0913  what a chart is made of
         name,
         title,
         Mark.BAR,
-        shown[[label, value, "change"]],
+        shown[[label, value, "change"]].assign(zero=0.0),
         value,
         label,
         "change",
-        x_label=f"change {_PER}",
+        low="zero",
+        x_label=f"change {per}",
         x_unit=Unit.COUNT if of_calls else _NS,
         y_unit=Unit.NAME,
         caption=caption,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from htareport.report import Section
 
 GROUP = "Compare"
+TOO_FEW = "too few steps to tell"
 
 _HELP = {
     "compare": """\

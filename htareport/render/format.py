@@ -49,7 +49,7 @@ def axis_title(label: str, scale: Scale) -> str:
 def csv_label(label: str, unit: Unit) -> str:
     """Return a column heading that says the unit of its raw numbers."""
     shown = {Unit.NANOSECONDS: "ns", Unit.BYTES: "bytes", Unit.RATIO: "ratio", Unit.BYTES_PER_SECOND: "bytes/s",
-             Unit.FLOP: "FLOP"}  # fmt: skip
+             Unit.FLOP: "FLOP", Unit.FLOP_PER_SECOND: "FLOP/s"}  # fmt: skip
     return f"{label} ({shown[unit]})" if unit in shown else label
 
 

@@ -32,7 +32,9 @@ def junit(report: Report) -> str:
 
 
 def _fails(gate: dict[str, Any]) -> bool:
-    return gate.get("state") == "crossed" or (gate.get("state") == "inconclusive" and bool(gate.get("fails")))
+    """Whether a gate is a failure: one that is neither passed nor inconclusive, whatever it says, is no success."""
+    state = gate.get("state")
+    return bool(gate.get("fails")) if state == "inconclusive" else state != "passed"
 
 
 def _is_skipped(gate: dict[str, Any]) -> bool:
@@ -46,6 +48,8 @@ def _case(gate: dict[str, Any]) -> str:
         inner = _element("failure", {"message": f"{state}: {reason}", "type": state}, _text(reason))
     elif _is_skipped(gate):
         inner = _element("skipped", {"message": f"{state}: {reason}"})
+    elif reason:
+        inner = _element("system-out", {}, _text(reason))
     return _element("testcase", {"classname": "htareport.gates", "name": str(gate.get("gate", ""))}, inner)
 
 

@@ -100,11 +100,14 @@ def test_runs_without_steps(tmp_path):
         trace.kernel("gemm", 100, length, launch=(90, 4)).write(tmp_path / name / "rank0.json")
     report = compare(analyze(tmp_path / "a"), analyze(tmp_path / "b"))
     assert "GPU span 130 µs → 150 µs" in report.verdict.replace("\u202f", " ")
-    assert "no steps, so no test" in report.verdict
+    assert "No steps in either run" in report.verdict
+    assert report.meta["comparison"]["outcome"] == "no steps, so no test"
     parts = report["compare"].table("waterfall").set_index("part")["delta"]
     assert parts["compute"] == 40_000
     assert parts["idle: host wait"] == -20_000
-    assert report["compare_ranks"].status is Status.NOT_APPLICABLE
+    ranks = report["compare_ranks"].tables[0]
+    assert ranks.spec.title == "GPU span by rank"
+    assert ranks.frame["delta"].tolist() == [20_000]
 
 
 def test_runs_without_gpu(tmp_path):

@@ -152,8 +152,8 @@ def test_the_report_tells(runs):
     report, verdicts = judged(compare(*runs[:2]), [parse("step_time > +5%"), parse("span > +1%")], runs[0])
     assert report.sections[0].name == "gates"
     assert report.sections[0].table()["state"].tolist() == ["crossed", "inconclusive"]
-    assert report.verdict.startswith("Gate crossed: step_time > +5% (")
-    assert "Gate inconclusive: span > +1%" in report.verdict
+    assert report.verdict.startswith("Gate crossed (1 of 2): step_time > +5% (+1")
+    assert "Gate inconclusive (1 of 2): span > +1% (+1" in report.verdict
     assert [gate["state"] for gate in report.meta["gates"]] == ["crossed", "inconclusive"]
     assert [verdict.fails for verdict in verdicts] == [True, False]
     again = Report.from_json(report.to_json())
@@ -175,9 +175,9 @@ def test_junit(runs):
     gates = [parse(each) for each in ("step_time > +5%", "step_time > +90%", "span > +1%")]
     suite = _suite(judged(compare(*runs[:2]), gates, runs[0])[0])
     assert [case.get("name") for case in suite.iter("testcase")] == [gate.written for gate in gates]
-    assert [[inner.tag for inner in case] for case in suite.iter("testcase")] == [["failure"], [], ["skipped"]]
+    assert [[inner.tag for inner in case] for case in suite.iter("testcase")] == [["failure"], ["system-out"], ["skipped"]]
     strict = _suite(judged(compare(*runs[:2]), gates, runs[0], fail_on_inconclusive=True)[0])
-    assert [[inner.tag for inner in case] for case in strict.iter("testcase")] == [["failure"], [], ["failure"]]
+    assert [[inner.tag for inner in case] for case in strict.iter("testcase")] == [["failure"], ["system-out"], ["failure"]]
     assert _suite(runs[0]).get("failures") == "0"
 
 

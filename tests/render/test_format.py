@@ -33,6 +33,8 @@ S = fmt.NNBSP
         (3.35e12, Unit.BYTES_PER_SECOND, f"3,350{S}GB/s"),
         (12e6, Unit.BYTES_PER_SECOND, f"12.0{S}MB/s"),
         (49_873_000_000, Unit.FLOP, f"49.9{S}GFLOP"),
+        (989.5e12, Unit.FLOP_PER_SECOND, f"990{S}TFLOP/s"),
+        (5e9, Unit.FLOP_PER_SECOND, f"5.00{S}GFLOP/s"),
         (34, Unit.FLOP, f"34{S}FLOP"),
         (12345, Unit.COUNT, "12,345"),
         (1.5, Unit.COUNT, "1.5"),
