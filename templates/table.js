@@ -196,27 +196,29 @@ class LiveTable {
   }
 }
 
+const copyButton = (code) => {
+  const button = element('button', { className: 'copy', type: 'button', textContent: 'Copy' });
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = 'Copied';
+    } catch { // No clipboard here: select it, so that one key copies it.
+      getSelection().selectAllChildren(code);
+    }
+  });
+  return button;
+};
 const addCopyButtons = (root) => {
   for (const details of $$('td.k details', root)) {
     details.addEventListener('toggle', () => {
-      if ($('.copy', details)) return;
-      const button = element('button', { className: 'copy', type: 'button', textContent: 'Copy' });
-      button.addEventListener('click', async () => {
-        const name = $('code', details).textContent;
-        try {
-          await navigator.clipboard.writeText(name);
-          button.textContent = 'Copied';
-        } catch { // No clipboard here: select it, so that one key copies it.
-          getSelection().selectAllChildren($('code', details));
-        }
-      });
-      details.append(button);
+      if (!$('.copy', details)) details.append(copyButton($('code', details)));
     });
   }
 };
 const liveTables = 'DecompressionStream' in window
   ? $$('.tbl').filter((root) => document.getElementById(`${root.id}-data`)).map((root) => new LiveTable(root)) : [];
 addCopyButtons(document);
+for (const snippet of $$('.snippet')) snippet.append(copyButton($('code', snippet)));
 const showKernel = async (id) => {
   const known = owner[id] ? [owner[id]] : liveTables;
   for (const table of known) if (await table.reveal(id)) return;

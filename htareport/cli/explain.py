@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from htareport.cli import console
 from htareport.config import did_you_mean
 from htareport.errors import UsageError
+from htareport.render.prose import unmarked
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 
 _ITEM = re.compile(r"\s*[-*] +")
-_MARKED = re.compile(
-    r"(?P<fence>`+)(?P<code>.+?)(?P=fence)|\*\*(?P<bold>[^*]+)\*\*|(?<![\w*])\*(?P<term>[^*\s][^*]*)\*(?![\w*])"
-)
 
 
 def run(arguments: Namespace) -> int:
@@ -74,7 +72,7 @@ def _fitted(line: str) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    intro = _plain(" ".join(text.partition("\n\n")[0].split()))
+    intro = unmarked(" ".join(text.partition("\n\n")[0].split()))
     return re.split(r"(?<=[.?!])\s", intro, maxsplit=1)[0]
 
 
@@ -141,11 +139,6 @@ def _items(block: str) -> list[tuple[str, str]]:
     return items
 
 
-def _plain(text: str) -> str:
-    """Take the marks off: code and bold as they are, emphasised words (terms, titles of sections) in quotes."""
-    return _MARKED.sub(lambda found: f'"{found["term"]}"' if found["term"] else found["code"] or found["bold"], text)
-
-
 def _table(spec: TableSpec) -> Iterator[str]:
     yield ""
     yield f"  {console.heading(spec.title)} ({spec.name})"
@@ -161,7 +154,7 @@ def _table(spec: TableSpec) -> Iterator[str]:
 def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
     """Lines no longer than the terminal is wide, the first behind `first`, the others behind `rest` (as the first)."""
     return textwrap.wrap(
-        _plain(text),
+        unmarked(text),
         console.width(),
         initial_indent=first,
         subsequent_indent=first if rest is None else rest,

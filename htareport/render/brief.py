@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from htareport.codec import column_values
-from htareport.findings import Finding
 from htareport.render import format as fmt
 from htareport.render import names
 from htareport.report import Column, Fact, Report, Table, Unit
@@ -57,11 +56,6 @@ def value(fact: Fact) -> str:
 def title(report: Report) -> str:
     """Return the title on one line, of bounded length."""
     return " ".join(names.visible(names.cut(report.title, LONGEST_TITLE)).split()) or "htareport"
-
-
-def saving(finding: Finding) -> str:
-    """Return what a finding would save, if it says so."""
-    return f"up to {fmt.text(finding.saving_ns, Unit.NANOSECONDS)}" if finding.saving_ns else ""
 
 
 def kernels(report: Report, most: int = 10) -> Grid | None:

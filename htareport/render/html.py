@@ -14,8 +14,7 @@ from pathlib import Path
 import orjson
 from markupsafe import Markup
 
-from htareport.findings import Finding
-from htareport.render import about, bounds, bundle, palette, parts, tables
+from htareport.render import about, bounds, bundle, findings, palette, parts, prose, tables
 from htareport.render.environment import environment, source
 from htareport.render.fit import Fitter, Plan
 from htareport.render.parts import Part
@@ -55,6 +54,8 @@ class _Page:
         self.css = source("report.css") + palette.css()
         self.policy = _policy(self.app, self.css, script)
         self.definitions, self.undefined = _definitions(self.parts)
+        links = {part.section.name: (part.id, part.section.title) for part in self.parts}
+        self.told = findings.told(report, _MOST_FINDINGS, links)
         self._rows: dict[tuple[int, int], dict[str, list[tables.Row]]] = {}
         self._bodies: dict[tuple[int, int, frozenset[str]], dict[str, Markup]] = {}
         self._figures: tuple[frozenset[str], str] | None = None
@@ -71,12 +72,13 @@ class _Page:
         }
         filled = [self._filled(part, plan, views, bodies) for part in self.parts]
         figures = self._packed_figures(plan)
+        chapters = parts.chapters(filled)
         text: str = environment().get_template("report.html.j2").render(
             report=self.report, policy=self.policy, css=Markup(self.css), app=Markup(self.app), early=Markup(_EARLY),  # noqa: S704
             chips=about.chips(self.report), window=about.window(self.report), version=about.version(self.report),
-            cards=cards(self.report.sections), findings=findings(self.report.sections), most_findings=_MOST_FINDINGS,
-            chapters=parts.chapters(filled), missing=parts.missing(self.report), entries=about.entries(self.report),
-            options=about.options(self.report),
+            cards=cards(self.report.sections), told=self.told, how=prose.split_help(self.told.how if self.told else ""),
+            chapters=chapters, before=parts.num_before(chapters, self.report, findings.SECTION),
+            missing=parts.missing(self.report), entries=about.entries(self.report), options=about.options(self.report),
             files=about.files(self.report), most_files=_MOST_FILES, left_out=about.left_out(self.report),
             definitions=self.definitions, undefined=self.undefined,
             blocks=[(view.id, Markup(view.packed)) for view in views.values() if view.packed],  # noqa: S704
@@ -147,12 +149,6 @@ def cards(sections: Iterable[Section]) -> list[Fact]:
     """Return the key numbers of all sections that have a value, in their order, at most eight."""
     facts = (fact for section in sections for fact in section.facts if fact.value is not None)
     return sorted(facts, key=lambda fact: fact.order)[:_MOST_CARDS]
-
-
-def findings(sections: Iterable[Section]) -> list[Finding]:
-    """Return all findings, what saves most first."""
-    every = [finding for section in sections for finding in section.findings]
-    return sorted(every, key=lambda finding: -(finding.saving_ns or 0))
 
 
 def _definitions(given: Iterable[Part]) -> tuple[list[tuple[str, list[Column]]], int]:

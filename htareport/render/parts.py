@@ -11,7 +11,7 @@ import orjson
 from markupsafe import Markup
 
 from htareport.codec import column_values
-from htareport.render import bounds, names, plotly, prose
+from htareport.render import bounds, findings, names, plotly, prose
 from htareport.render import format as fmt
 from htareport.render.picture import Picture, picture
 from htareport.render.svg import WIDTH, draw
@@ -77,10 +77,14 @@ class Missing:
 
 
 def parts(report: Report) -> list[Part]:
-    """Return the sections that apply, with no more charts and tables than a page can have."""
+    """Return the sections that apply, with no more charts and tables than a page can have.
+
+    That of the findings is not among them: it stands on the page in its own way.
+    """
     charts, tables, made = bounds.MOST_CHARTS, bounds.MOST_TABLES, list[Part]()
+    advice = findings.section_of(report)
     for section in report.sections:
-        if section.status is not Status.NOT_APPLICABLE:
+        if section.status is not Status.NOT_APPLICABLE and section is not advice:
             made.append(_part(section, charts, tables))
             charts -= len(made[-1].figures)
             tables -= min(tables, len(section.tables))
@@ -93,6 +97,13 @@ def chapters(given: Iterable[Part]) -> list[Chapter]:
     for part in given:
         groups.setdefault(part.section.group, []).append(part)
     return [Chapter(f"chapter-{slug(title)}", title, tuple(held)) for title, held in groups.items()]
+
+
+def num_before(given: Sequence[Chapter], report: Report, name: str) -> int:
+    """Return how many chapters come before the section of this name, which is in none of them."""
+    order = [section.name for section in report.sections]
+    before = set(order[: order.index(name)]) if name in order else set[str]()
+    return sum(chapter.parts[0].section.name in before for chapter in given)
 
 
 def missing(report: Report) -> list[Missing]:

@@ -15,10 +15,10 @@ from markupsafe import Markup
 
 from htareport.codec import column_values
 from htareport.errors import MissingLibraryError
-from htareport.render import about, blanks, brief, names, parts, prose
+from htareport.render import about, blanks, brief, findings, names, parts, prose
 from htareport.render import format as fmt
 from htareport.render.environment import environment
-from htareport.render.html import cards, findings
+from htareport.render.html import cards
 from htareport.render.picture import picture
 from htareport.render.svg import draw
 from htareport.report import Chart, Mark, Report, Section, Status, Table, Unit
@@ -33,6 +33,8 @@ _NARROW_MM, _WIDE_MM = 84.0, 174.0  # which are so wide.
 _MOST_COLUMNS = 7
 _MOST_ROWS = 10
 _LONGEST_NAME = 60
+_MOST_FINDINGS = 5
+_LINE_LENGTH = 100  # Characters of a line of text, rather too few.
 # Heights in mm of what surrounds charts and rows.
 _HEAD, _TITLE, _FRAME, _TABLE, _ROW, _LINE = 72.0, 17.0, 15.0, 9.0, 4.7, 4.2
 _FILLED = 0.88  # Of the pages, since what does not fit at the end of one moves to the next.
@@ -109,13 +111,14 @@ def chosen(report: Report, room: float) -> list[Block]:
 
     The first section of each chapter comes first, then the second ones and so on; each as large as there is room for.
     """
-    good = [section for section in report.sections if section.status is Status.OK]
+    good = _good(report)
     places = {section.name: [s.name for s in good if s.group == section.group].index(section.name) for section in good}
     if brief.is_comparison(report) and good:  # Of its chapter the first three count as first ones.
         places |= {s.name: max(0, places[s.name] - 2) for s in good if s.group == good[0].group}
     others = [section for section in report.sections if section.status is not Status.OK]
     left = room - _HEAD - _LINE * (min(len(report.warnings), 6) + len(others) + len(cards(report.sections)) + 4)
-    left -= 3 * _LINE * len(findings(report.sections)[:8])
+    told = findings.told(report, _MOST_FINDINGS)
+    left -= sum(map(_height, told.cards)) if told else 0.0
     blocks = dict[str, Block]()
     for section in sorted(good, key=lambda section: places[section.name]):
         sizes = ((2, _MOST_ROWS), (2, 5), (2, 0), (1, 0)) if not places[section.name] else ((2, 0), (1, 0))
@@ -132,17 +135,34 @@ def summary_html(report: Report, blocks: list[Block], paper: str, full_report: t
     """Return the page that WeasyPrint lays out."""
     return environment().get_template("summary.pdf.html.j2").render(
         report=report, blocks=blocks, paper=paper, full_report=full_report, chips=about.chips(report),
-        cards=cards(report.sections), findings=findings(report.sections)[:8],
+        cards=cards(report.sections), told=findings.told(report, _MOST_FINDINGS),
         window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
         missing=parts.missing(report), elsewhere=_elsewhere(report, blocks),
         failed=[s for s in report.sections if s.status is Status.FAILED],
     )  # fmt: skip
 
 
+def _good(report: Report) -> list[Section]:
+    """The sections that could be made, but for the findings, which stand on the first page."""
+    advice = findings.section_of(report)
+    return [section for section in report.sections if section.status is Status.OK and section is not advice]
+
+
+def _height(card: findings.Card) -> float:
+    """About how much of a page a finding takes, in mm."""
+    said = card.finding
+    texts = (
+        f"{said.title}{card.saving}{card.where}",
+        f"{said.evidence} Try: {said.advice}",
+        *said.snippet.splitlines(),
+    )
+    return _LINE * (1 + sum(1 + len(text) // _LINE_LENGTH for text in texts))
+
+
 def _elsewhere(report: Report, blocks: list[Block]) -> list[str]:
     """Titles of the sections that only the full report has."""
     here = {block.section.name for block in blocks}
-    return [s.title for s in report.sections if s.status is Status.OK and s.name not in here]
+    return [s.title for s in _good(report) if s.name not in here]
 
 
 def _block(section: Section, most_charts: int, most_rows: int) -> Block:
