@@ -153,8 +153,10 @@ def _add_report_options(report: Any) -> None:
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     _add_reading_options(report)
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
-    add("--only", metavar="NAME,...", action="append", help="only these analyses (see htareport explain)")
-    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis; repeatable")
+    add("--only", metavar="NAME,...", action="append", help="only these analyses (see htareport explain), and what "
+        "is called findings: what costs time, and what to try")  # fmt: skip
+    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis, or a threshold of a "
+        "rule: H14.least=0.1; repeatable")  # fmt: skip
     add("--gpu-hour", metavar="PRICE", help="price of an hour of one GPU: what steps cost, and what of it is lost")
     add("--samples-per-step", metavar="N", help="samples that a step of the whole job takes: samples per second")
     add("--tokens-per-step", metavar="N", help="tokens likewise")
@@ -165,7 +167,8 @@ def _add_report_options(report: Any) -> None:
         help="exit 5 if a PDF cannot be made since Pango is missing; else that is a warning")  # fmt: skip
     add("--fail-on", metavar="GATE", action="append", help="exit 1 if the run crosses it: 'step_time > 255 ms', "
         "'exposed_comm_pct > 20'; of a diff also by how much it changed: 'step_time > +5%%', 'idle_pct > +2' "
-        "(percentage points); repeatable (see htareport explain gates)")  # fmt: skip
+        "(percentage points); 'finding: high' or 'finding: H14' if that is found; repeatable (see htareport explain "
+        "gates)")  # fmt: skip
     add("--fail-on-inconclusive", action="store_true", default=None,
         help="exit 1 too if a gate is inconclusive: too few steps, or no interval to be had")  # fmt: skip
     add("--plotlyjs", metavar="FILE", help="embed this plotly.js instead of the installed plotly's (a smaller bundle)")

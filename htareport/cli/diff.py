@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def run(arguments: Namespace) -> int:
     """Write the report of the comparison; return the exit status."""
     options, given = options_of(arguments)
-    gates = checked_gates(options, has_base=True)
+    gates = checked_gates(options, arguments.new, has_base=True)
     _refuse_overwriting((arguments.base, arguments.new), options.output)
     untitled = dataclasses.replace(options, title="")  # The title is that of the comparison.
     base, new = (side(source, untitled, given, quiet=arguments.quiet) for source in (arguments.base, arguments.new))

@@ -37,7 +37,7 @@ _FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
 def run(arguments: Namespace) -> int:
     """Write the report; return the exit status."""
     options, given = options_of(arguments)
-    gates = checked_gates(options, has_base=False)
+    gates = checked_gates(options, arguments.source, has_base=False)
     report = side(arguments.source, options, given, quiet=arguments.quiet)
     return finish(report, options, gates, quiet=arguments.quiet)
 
@@ -51,14 +51,21 @@ def options_of(arguments: Namespace) -> tuple[ReportOptions, set[str]]:
     return options, set(given)
 
 
-def checked_gates(options: ReportOptions, *, has_base: bool) -> list[Gate]:
-    """Read the gates before the long work. UsageError for one that could not be judged."""
+def checked_gates(options: ReportOptions, source: str, *, has_base: bool) -> list[Gate]:
+    """Read the gates before the long work on a source. UsageError for one that could not be judged."""
     if not options.fail_on:
         return []
     from htareport.comparison import gates
+    from htareport.comparison.finding_gates import check_finding
+    from htareport.rules import rule_classes
+    from htareport.trace.reports import is_saved_report
 
     found = [gates.parse(each) for each in options.fail_on]
     gates.check(found, has_base=has_base)
+    if not is_saved_report(Path(source)):  # That may come from where there are other rules.
+        for gate in found:
+            if gate.finding:
+                check_finding(gate, rule_classes())
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from htareport.comparison import changes, runs, sections, tables, topics
 from htareport.comparison.causes import causes
 from htareport.comparison.environment import Difference, differences
+from htareport.comparison.finding_gates import judge_finding
 from htareport.comparison.gates import Gate, State, Verdict, judge, told
 from htareport.comparison.matching import match
 from htareport.comparison.metrics import Metric, metrics
@@ -72,7 +73,7 @@ def judged(
         before, new = map(metrics, sides(runs.alone(base), report))
     else:
         before, new = None, metrics(Side(report))
-    found = (judge(gate, new, before) for gate in gates)
+    found = (judge_finding(gate, report) if gate.finding else judge(gate, new, before) for gate in gates)
     verdicts = tuple(replace(each, fails=each.state in failing) for each in found)
     section = replace(topics.section("gates"), tables=(tables.gates_table(verdicts),))
     plain = [verdict.to_json() for verdict in verdicts]

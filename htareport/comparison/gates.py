@@ -1,13 +1,14 @@
 """Gates: limits that a run must not cross, such as `step_time > 255 ms` and, against a base, `step_time > +5%`.
 
-    gate   = metric op limit
+    gate   = metric op limit | "finding:" (severity | code)
     op     = ">" | ">=" | "<" | "<="
     limit  = ["+" | "-"] number [unit]
     unit   = "ns" | "us" | "µs" | "ms" | "s" | "min" | "B" | "KiB" | "MiB" | "GiB" | "TiB" | "kB" | "MB" | "GB" | "%"
 
 The gate says what is too much. With a sign the limit is a change against the base: in per cent of it, or of the
 metric's own unit (percentage points where that is per cent). It is crossed if the whole confidence interval of the
-change lies beyond the limit, and inconclusive where there is no interval.
+change lies beyond the limit, and inconclusive where there is no interval. `finding: high` (low, medium, high) is
+crossed by any finding of at least that severity, `finding: H14` by that of the rule of this code.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from htareport.units import MINUS, text
 _GATE = re.compile(
     r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(>=|<=|>|<)\s*([+\-−]?)\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµμ%]*)\s*"
 )
+_FINDING = re.compile(r"\s*finding\s*:\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _OPS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -42,7 +45,7 @@ _UNITS: dict[str, tuple[Unit, float]] = {
 }  # fmt: skip
 _PLAIN = {Unit.COUNT, Unit.NUMBER, Unit.BYTES_PER_SECOND}
 _MOST_TOLD, _LONGEST = 3, 60  # Gates in a sentence, and characters of one.
-_EXAMPLES = "such as 'step_time > 255 ms', 'step_time > +5%' or 'exposed_comm_pct > +2'"
+_EXAMPLES = "such as 'step_time > 255 ms', 'step_time > +5%', 'exposed_comm_pct > +2' or 'finding: high'"
 
 
 class State(StrEnum):
@@ -64,6 +67,7 @@ class Gate:
     unit: Unit | None  # None: none was given.
     is_change: bool
     is_share: bool  # A change in per cent of the base.
+    finding: str = ""  # Severity or code of what must not be found; then all else of the gate is not used.
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ def grammar() -> list[str]:
 
 def parse(written: str) -> Gate:
     """Read a gate. UsageError, saying what is wrong, for anything else."""
+    if about := _FINDING.fullmatch(written):
+        return _on_finding(written, about[1])
     found = _GATE.fullmatch(written)
     if not found:
         raise UsageError(f"--fail-on {written!r}: is no gate: METRIC > LIMIT, {_EXAMPLES}")
@@ -111,6 +117,14 @@ def parse(written: str) -> Gate:
     if metric.endswith("_pct") and kind is None:
         limit, kind = limit / 100, Unit.RATIO
     return Gate(written.strip(), metric, op, limit, kind, bool(sign), is_share)
+
+
+def _on_finding(written: str, wanted: str) -> Gate:
+    if not _CODE.fullmatch(wanted):
+        raise UsageError(
+            f"--fail-on {written!r}: after 'finding:' comes a severity (low, medium, high) or a rule's code, as H14"
+        )
+    return Gate(written.strip(), "finding", ":", 0.0, None, is_change=False, is_share=False, finding=wanted)
 
 
 def check(gates: Sequence[Gate], *, has_base: bool) -> None:

@@ -80,7 +80,8 @@ Limits that this run was checked against.
 A gate says what is too much: `step_time > 255 ms`, and against a base `step_time > +5%` or `exposed_comm_pct > +2` \
 (percentage points). A change crosses its limit if the whole 95 % interval lies beyond it; counts and bytes have no \
 interval and are compared as they are. Where there is no interval, or there are too few steps to tell, the gate is \
-inconclusive; that fails only with `--fail-on-inconclusive`.
+inconclusive; that fails only with `--fail-on-inconclusive`. `finding: high` is crossed by any finding of at least \
+that severity, `finding: H14` by that of one rule; of two runs, those of the new one.
 
 ## What to do
 Look at the chapter of the number that crossed. An inconclusive gate wants more steps: 20 on each side.
