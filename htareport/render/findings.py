@@ -14,6 +14,7 @@ from htareport.render import format as fmt
 from htareport.report import Report, Section, Status, Unit
 
 SECTION = "findings"  # Name of the section that is shown as cards, and nowhere else.
+TOO_LITTLE = "too little by itself"  # Of a rule that found something which is not worth a finding.
 _ID = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ID = 80
 _MOST_NUMBERS = 20  # Ranks or steps, or runs of them, in a sentence.
@@ -51,7 +52,7 @@ class Checked:
     @property
     def num_others(self) -> int:
         """How many are not known."""
-        return sum(len(titles) for _, titles in self.others)
+        return sum(len(titles) for why, titles in self.others if why.lower() != TOO_LITTLE)
 
     @property
     def words(self) -> str:

@@ -1,32 +1,18 @@
-"""Rules about the host: what it does while the devices have nothing to run."""
+"""Rules about idle time as a whole: the host launches late, stops between steps, or is not to blame."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from htareport.algorithms import intervals
-from htareport.findings import Finding
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.rank import Rank, Sets, common, total
+from htareport.findings import Finding, Severity
+from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.host_rows import IDLE, ON_HOST, frame_at, late, listed, of, per
+from htareport.rules.rank import Lane, Rank, Sets, common, minus, total
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
-
-_IDLE = "idle_causes"
-_WAITS = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
-_ON_HOST = (
-    Cause.LOADING, Cause.COMPILING, Cause.COLLECTING, Cause.ALLOCATING, Cause.SYNCHRONISING, Cause.COPYING,
-    Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING,
-)  # fmt: skip
-_DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING, Cause.COPYING)
-
-
-def _listed(names: list[tuple[str, int]], found: Found, per: float) -> str:
-    """Names with the idle time that they fill, per step."""
-    return ", ".join(f"`{name}` {found.time(time / per)}" for name, time in names)
 
 
 @dataclass(frozen=True)
@@ -34,19 +20,21 @@ class HostBound(Rule):
     """The device waits for the host, which does not launch fast enough.
 
     ## When it speaks
-    The device is idle for at least `idle` of the step, and in at least `late` of that the next launch is late.
+    The device is idle for at least `idle` of the step, and the host has not launched what comes next in at least `late`
+    of that time, or in as much of the step by itself. It stays silent where other findings explain nearly all of it.
 
     ## What it could save
     The idle time in which the host is late; half of it is the lower estimate.
 
     ## What to do
-    Launch more with less: `torch.compile`, CUDA graphs, fused optimizers (`fused=True`), larger batches.
+    Launch more with less: `torch.compile`, CUDA graphs, fused optimizers (`fused=True`), larger batches. Time in which
+    nothing is recorded is Python: profile it with `with_stack=True` or py-spy.
 
     ## How to verify
     GPU idle, and in it the share of host wait, go down; the step gets shorter.
     """
 
-    code, title, family, section = "H1", "The host launches too late", Family.HOST, _IDLE
+    code, title, family, section = "H1", "The host launches too late", Family.HOST, IDLE
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
     about_idle = is_general = True
 
@@ -54,22 +42,31 @@ class HostBound(Rule):
     late: float = 0.5
 
     def look(self, rank: Rank) -> Evidence | None:
-        claim = rank.idle_by(*_ON_HOST)
-        share, late = rank.share(rank.idle), total(claim)
-        if share < self.idle or late < self.late * total(rank.idle):
+        claim = late(rank)
+        idle, share = rank.share(rank.idle), rank.share(claim)
+        if idle < self.idle or share < min(self.late * idle, self.idle):
             return None
-        names = rank.names(*_ON_HOST)
-        return Evidence(claim, {"idle": share, "late": late / total(rank.idle), "names": names,
-                                "steps": rank.num_steps}, rank.spans(claim))  # fmt: skip
+        numbers = {
+            "idle": idle,
+            "late": share / idle,
+            "names": rank.names(*ON_HOST),
+            "nothing": total(rank.idle_by(Cause.NOTHING)),
+            "per": per(rank),
+        }
+        return Evidence(claim, numbers, rank.spans(claim))
 
     def tell(self, found: Found) -> Finding:
         n = found.numbers
+        runs = [f"runs {listed(n['names'], found, n['per'])}"] if n["names"] else []
+        if n["nothing"] > 0.1 * found.most * n["per"]:
+            runs.append(f"does something that is not recorded for {found.time(n['nothing'] / n['per'])}")
         return self.finding(
             found,
-            f"The GPU waits for the host in {found.percent(found.share)} of the step",
-            evidence=f"It is idle for {found.percent(n['idle'])} of the step; in {found.percent(n['late'])} of that "
-            f"the next launch comes late. Meanwhile the host runs {_listed(n['names'], found, n['steps'])} per step.",
-            advice="Let the host launch more at once: `torch.compile`, CUDA graphs, fused optimizers, larger batches.",
+            f"The GPU waits for the host in {found.percent(found.share)} of {of(found)}",
+            evidence=f"It is idle for {found.percent(n['idle'])} of {of(found)}; in {found.percent(n['late'])} of that "
+            f"time the next launch comes late. Meanwhile the host {' and '.join(runs)} {found.per}.",
+            advice="Let the host launch more at once: `torch.compile`, CUDA graphs, fused optimizers, larger batches. "
+            "Where nothing is recorded it runs Python: take it out of the loop, or into another process.",
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
             snippet='model = torch.compile(model, mode="reduce-overhead")',
@@ -77,242 +74,126 @@ class HostBound(Rule):
 
 
 @dataclass(frozen=True)
-class InputStall(Rule):
-    """The device waits for the next batch.
+class BetweenSteps(Rule):
+    """The device is idle from the last work of a step to the first of the next.
 
     ## When it speaks
-    The data loader's `__next__` runs while the device is idle, for at least `least` of the step. Loading that the
-    device's work hides is no finding.
+    From the end of the last device event launched in a step to the start of the first launched in the next one the
+    device is idle, for at least `least` of the step in the median, not counting what the data loader fills.
 
     ## What it could save
-    The idle time that the loader fills. With a single-process loader, as much as eight workers could take over.
+    Those gaps but for the data loader, and for 1 ms each, which a step may well take to begin.
 
     ## What to do
-    Load in worker processes (`num_workers`), ahead (`prefetch_factor`), into pinned memory (`pin_memory=True`). Where
-    there are workers already, profile `__getitem__`.
+    Look at what runs there: logging, metrics, checkpoints, learning-rate schedules, validation. Do it every n steps, on
+    the device, or in a thread.
 
     ## How to verify
-    *Data loading* is gone from the idle time by what the host did.
+    The idle time around the borders of steps is gone.
     """
 
-    code, title, family, section = "H14", "The device waits for the data loader", Family.HOST, _IDLE
-    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
-    about_idle, confidence = True, "high"
-
-    least: float = 0.05
-
-    def look(self, rank: Rank) -> Evidence | None:
-        claim = rank.idle_by(Cause.LOADING)
-        share = rank.share(claim)
-        if share < self.least:
-            return None
-        names = rank.names(Cause.LOADING)
-        single = any("_SingleProcess" in name for name, _ in names)
-        return Evidence(claim, {"share": share, "names": names, "single": single, "steps": rank.num_steps},
-                        rank.spans(claim, name=names[0][0] if names else ""))  # fmt: skip
-
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
-        where = "in the main process" if n["single"] else "although it has workers"
-        advice = (
-            "Load in worker processes and ahead: `num_workers=4` or more, `persistent_workers=True`, `pin_memory=True`."
-            if n["single"]
-            else "More workers or prefetching; profile the dataset's `__getitem__`; decode on the GPU or beforehand."
-        )
-        return self.finding(
-            found,
-            f"The GPU waits {found.time(found.most)} {found.per} for the data loader, {where}",
-            evidence=f"While the device is idle the host runs {_listed(n['names'], found, n['steps'])} per step.",
-            advice=advice,
-            assumption="Loading is hidden behind the device's work altogether.",
-            verify="*Data loading* is gone from *Idle time by what the host did*.",
-            snippet="DataLoader(dataset, batch_size, num_workers=8, persistent_workers=True, pin_memory=True)",
-        )
-
-
-@dataclass(frozen=True)
-class SyncDrains(Rule):
-    """A synchronising call lets the device run empty, and only then the host launches more.
-
-    ## When it speaks
-    A call that waits for the device (`cudaStreamSynchronize`, `cudaDeviceSynchronize`, a blocking copy) returns after
-    the device ran empty, and the next work is launched after that; such gaps take at least `least` of the step. How
-    long the call itself lasts says nothing: a host that is ahead waits for nothing that is lost.
-
-    ## What it could save
-    In each such gap, no more than the host has spent in waiting calls since the last one: that is by how much it would
-    be ahead without them. Often it is another way to time that other findings explain, and is never added to theirs.
-
-    ## What to do
-    Move `.item()`, `.cpu()`, `print(tensor)` and `torch.cuda.synchronize()` out of the loop, or do them every n steps.
-
-    ## How to verify
-    The gaps behind the call are gone, and *host wait* goes down.
-    """
-
-    code, title, family, section = "H4", "Synchronisation lets the device run empty", Family.HOST, _IDLE
-    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    code, title, family, section = "H21", "The device is idle between steps", Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.STEPS})
     about_idle = True
 
-    least: float = 0.02
+    least: float = 0.03
+    free: float = 1000.0
 
     def look(self, rank: Rank) -> Evidence | None:
-        claim, calls = _drained(rank)
-        if rank.share(claim) < self.least:
+        borders = {lane: _borders(rank, lane, round(1000 * self.free)) for lane in rank.lanes}
+        claim = minus(common(borders, late(rank)), rank.idle_by(Cause.LOADING))
+        number = sum(map(len, borders.values()))
+        each = [intervals.covered(mine, borders[lane][:, 0], borders[lane][:, 1]) for lane, mine in claim.items()]
+        step = rank.whole / per(rank)
+        if not each or np.median(np.concatenate(each)) < self.least * step or rank.share(claim) < self.least:
             return None
-        names = [(str(name), int(count)) for name, count in calls.items()][:3]
-        return Evidence(claim, {"share": rank.share(claim), "calls": names, "steps": rank.num_steps},
-                        rank.spans(claim, name=names[0][0] if names else ""))  # fmt: skip
+        spans = rank.spans(claim, name="between steps")
+        thread = rank.trace.launches["thread"].mode()[0]
+        frame = frame_at(rank, int(thread), (spans[0].start + spans[0].end) // 2)
+        return Evidence(claim, {"borders": number, "frame": frame}, spans)
 
     def tell(self, found: Found) -> Finding:
         n = found.numbers
-        calls = ", ".join(f"`{name}` {count / n['steps']:.3g}×" for name, count in n["calls"])
+        where = f", in `{n['frame']}` at the longest" if n["frame"] else ""
         return self.finding(
             found,
-            f"Synchronising calls leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=f"Per step the device ran empty before {calls} returned; only then the host launched more.",
-            advice="Move `.item()`, `.cpu()`, prints and `torch.cuda.synchronize()` out of the loop; log every n "
-            "steps; copy with `non_blocking=True` from and to pinned memory.",
-            assumption="The host uses the time that it spent in the call to launch ahead.",
-            verify="The gaps behind the call are gone; *host wait* goes down.",
+            f"The GPU is idle for {found.time(found.most)} per step between steps",
+            evidence=f"At {n['borders']} borders between steps the device has run all of the last step's work, and the "
+            f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
+            advice="Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the "
+            "device until they are printed.",
+            assumption="A step begins 1 ms behind the last one's end.",
+            verify="The gaps at the borders of steps are gone from the timeline.",
             snippet="if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
         )
 
 
-def _drained(rank: Rank) -> tuple[Sets, dict[str, int]]:
-    """Idle time behind calls that waited for the device until it was empty, and how often each call was it.
-
-    Of such a gap no more could be saved than what the host has spent in waiting calls since the last one: the time by
-    which it would be ahead without them.
-    """
-    host, strings = rank.trace.host, rank.trace.loaded.strings
-    waits = np.array([_WAITS.search(name) is not None for name in strings] or [False])
-    codes = host["name"].array.codes
-    rows = np.flatnonzero(waits[codes] & (host["level"] == "call").to_numpy())
-    start, end, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "capture"))
-    found, calls = Sets(), Counter[str]()
-    for lane, gaps in rank.gaps.items():
-        mine = np.flatnonzero(capture == lane[1])
-        mine = mine[np.argsort(end[mine], kind="stable")]
-        if not len(mine) or not len(gaps):
-            continue
-        blocked = np.cumsum(end[mine] - start[mine])
-        place = np.searchsorted(end[mine], gaps[:, 0])  # The first call that returns behind the gap's begin.
-        call = np.minimum(place, len(mine) - 1)
-        drained = np.flatnonzero((place < len(mine)) & (end[mine][call] < gaps[:, 1]))
-        taken, used = list[tuple[int, int]](), 0
-        for gap, at in zip(gaps[drained].tolist(), call[drained].tolist(), strict=True):
-            room = min(gap[1] - gap[0], int(blocked[at]) - used)
-            if room > 0:
-                used += room
-                taken.append((gap[0], gap[0] + room))
-                calls[strings[codes[rows[mine[at]]]]] += 1
-        found[lane] = np.array(taken, np.int64).reshape(-1, 2)
-    late = rank.idle_by(*_ON_HOST)
-    return common(rank.clipped(found), late), dict(calls.most_common())
+def _borders(rank: Rank, lane: Lane, free: int) -> intervals.Intervals:
+    """From the end of a step's last device event to the start of the next step's first, but for so many ns."""
+    steps = rank.trace.steps
+    numbers = steps["number"].to_numpy()[(steps["capture"] == lane[1]).to_numpy()]
+    by_step = rank.events[lane].groupby("step")
+    end, start = (by_step[name].agg(how).reindex(numbers) for name, how in (("end", "max"), ("ts", "min")))
+    known = (end.notna().to_numpy()[:-1] & start.notna().to_numpy()[1:]) & (np.diff(numbers) == 1)
+    begin, stop = end.to_numpy()[:-1][known].astype(np.int64) + free, start.to_numpy()[1:][known].astype(np.int64)
+    return intervals.union(begin, stop)
 
 
 @dataclass(frozen=True)
-class LaunchBound(Rule):
-    """Many small kernels, each of which the device waits for.
+class WorkQueued(Rule):
+    """The device is idle although its next work was launched long ago.
 
     ## When it speaks
-    Idle time in front of compute kernels of less than `short` µs, in which the host dispatches and launches, takes at
-    least `least` of the step. The number of small kernels alone says nothing: half of a healthy step's are.
+    Idle time of more than 30 µs in front of work that was launched before the device ran empty takes at least `least`
+    of the step: the host is not to blame.
 
     ## What it could save
-    Those gaps, but for 1 µs per kernel.
+    Those gaps, if what they wait for can go; nothing otherwise, which is the lower estimate.
 
     ## What to do
-    CUDA graphs: `torch.compile(mode="reduce-overhead")` or `torch.cuda.make_graphed_callables`; foreach or fused
-    optimizers; larger batches.
+    Find what the work waits for: an event of another stream, a copy, another rank, another process on the same device,
+    or work that the trace lacks. `_ExperimentalConfig(enable_cuda_sync_events=True)` records waits between streams.
 
     ## How to verify
-    Fewer launches per step, and the idle time of operators and launch calls goes down.
+    *Wait on the device* is gone from the idle time by what the host did.
     """
 
-    code, title, family, section = "H2", "Small kernels are launched one by one", Family.HOST, "launch_stats"
+    code, title, family, section = "H26", "The device is idle although work is queued", Family.HOST, IDLE
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
-    about_idle = True
+    about_idle, low_share, confidence = True, 0.0, "low"
 
-    short: float = 10.0
     least: float = 0.05
 
     def look(self, rank: Rank) -> Evidence | None:
-        late, found, kernels, small = rank.idle_by(*_DISPATCH), Sets(), 0, 0
-        for lane in rank.lanes:
-            events = rank.events[lane]
-            starts = events["ts"].to_numpy()
-            is_short = ((events["kind"] == "compute") & (events["dur"] < 1000 * self.short)).to_numpy()
-            idle = rank.idle.get(lane, intervals.EMPTY)
-            place = np.searchsorted(starts, idle[:, 1])
-            before = (place < len(starts)) & (starts[np.minimum(place, len(starts) - 1)] == idle[:, 1])
-            before &= is_short[np.minimum(place, len(starts) - 1)]
-            chosen = idle[before]
-            room = np.maximum(chosen[:, 1] - chosen[:, 0] - 1000, 0)
-            found[lane] = np.column_stack((chosen[:, 0], chosen[:, 0] + room))[room > 0]
-            kernels, small = kernels + len(events), small + int(is_short.sum())
-        claim = common(found, late)
+        claim = rank.idle_by(Cause.WAITING)
         if rank.share(claim) < self.least:
             return None
-        numbers = {"share": rank.share(claim), "kernels": kernels / rank.num_steps, "small": small / rank.num_steps}
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim, {"behind": _behind(rank, claim), "per": per(rank)}, rank.spans(claim))
 
     def tell(self, found: Found) -> Finding:
         n = found.numbers
         return self.finding(
             found,
-            f"The GPU waits {found.time(found.most)} {found.per} for launches of kernels under {self.short:g} µs",
-            evidence=f"{n['small']:,.0f} of {n['kernels']:,.0f} device events per step are kernels that short, and the "
-            "device is idle before them while the host dispatches.",
-            advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), fused optimizers '
-            "(`fused=True`), larger batches.",
-            assumption="One launch starts them all; each keeps 1 µs.",
-            verify="Fewer launches per step; idle time of operators and launch calls goes down.",
-            snippet='model = torch.compile(model, mode="reduce-overhead")',
+            f"The GPU is idle for {found.time(found.most)} {found.per} although its work is queued",
+            severity=min(severity_of(found.share), Severity.MEDIUM, key=list(Severity).index),
+            evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
+            f"it up: {listed(n['behind'], found, n['per'])} {found.per}.",
+            advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "
+            "on the device. Record waits between streams; where there are none, the trace may lack work.",
+            assumption="What it waits for can go; the lower estimate is that it cannot.",
+            verify="*Wait on the device* is gone from *Idle time by what the host did*.",
+            snippet="experimental_config=torch.profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
         )
 
 
-@dataclass(frozen=True)
-class DriverAllocations(Rule):
-    """Memory is asked from the driver within the steps, which stops the host and often the device.
-
-    ## When it speaks
-    The device is idle while `cudaMalloc`, `cudaFree` and the like run, for at least `least` of the step.
-
-    ## What it could save
-    The idle time in which they run.
-
-    ## What to do
-    `PYTORCH_ALLOC_CONF=expandable_segments:True`, inputs of fixed shapes, less memory at the peak; no
-    `torch.cuda.empty_cache()` in the loop.
-
-    ## How to verify
-    No `cudaMalloc` after the first steps.
-    """
-
-    code, title, family, section = "H9", "The allocator goes to the driver", Family.HOST, _IDLE
-    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
-    about_idle, confidence = True, "high"
-
-    least: float = 0.01
-
-    def look(self, rank: Rank) -> Evidence | None:
-        claim = rank.idle_by(Cause.ALLOCATING)
-        names = rank.names(Cause.ALLOCATING)
-        if rank.share(claim) < self.least:
-            return None
-        return Evidence(claim, {"names": names, "steps": rank.num_steps}, rank.spans(claim))
-
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
-        return self.finding(
-            found,
-            f"Memory is asked from the driver while the GPU is idle: {found.time(found.most)} {found.per}",
-            evidence=f"Idle time is filled by {_listed(n['names'], found, n['steps'])} per step.",
-            advice="Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak; no "
-            "`torch.cuda.empty_cache()` in the loop.",
-            assumption="The cache serves every allocation after the first steps.",
-            verify="No `cudaMalloc` or `cudaFree` within the steps.",
-            snippet="PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
-        )
+def _behind(rank: Rank, gaps: Sets, most: int = 3) -> list[tuple[str, int]]:
+    """Names of the device events behind gaps, those of the longest gaps first, with the time of the gaps."""
+    sums = dict[str, int]()
+    for lane, mine in gaps.items():
+        events = rank.events[lane]
+        place = np.searchsorted(events["ts"].to_numpy(), mine[:, 1])
+        there = place < len(events)
+        names = events["name"].astype(object).to_numpy()[place[there]].tolist()
+        for name, length in zip(names, (mine[there, 1] - mine[there, 0]).tolist(), strict=True):
+            sums[name] = sums.get(name, 0) + length
+    return sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:most]

@@ -21,7 +21,11 @@ from htareport.units import text
 NAME, TITLE, GROUP = "findings", "Findings", "Findings"
 _BUSY = 0.1  # Idle for less of the time than this: advice about the host is for information only.
 _ALTERNATIVE = 0.2  # Of its saving: a finding of which so little is not covered before is another way to the same time.
-_HELP = """\
+_OUTCOMES = (
+    "found; too little by itself: below 0.5 % of the step, or explained by other findings; fine: not found; held back: "
+    "the trace does not show it as it was; not checked: what the trace lacks for it."
+)
+HELP = """\
 What costs time, why, and what to try, most worthwhile first; and what was looked for and not found.
 
 ## How it is computed
@@ -39,7 +43,7 @@ Start at the top, change one thing, and compare: `htareport diff before/ after/`
 
 def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> Section:
     """Make the section of findings; spans get the report's zero."""
-    section, step_ns, shared = Section(NAME, TITLE, GROUP, _HELP), _step_time(ranks), dict[str, Any]()
+    section, step_ns, shared = Section(NAME, TITLE, GROUP, HELP), _step_time(ranks), dict[str, Any]()
     if not any(each.checked for each in ranks):
         return replace(section, status=Status.NOT_APPLICABLE, reason="no rule could look at any rank")
     every = _divided(ranks, rules, step_ns, shared)
@@ -47,23 +51,27 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
     ranks = [_without_idle(each, rules) if each.rank in unreliable else each for each in every]
     found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns, shared))}
     findings, notes, covered = list[Finding](), list[str](), list[str]()
+    outcomes = dict.fromkeys((code for each in every for code in each.found if code not in found), "held back")
     for code in _in_order(found, rules, ranks):
         rule, each = _rule(rules, code), found[code]
         try:
             finding = rule.tell(each)
         except Exception as error:  # noqa: BLE001  a rule that fails costs only its finding
             notes.append(f"Rule {code} failed: {type(error).__name__}: {error}")
+            outcomes[code] = "failed"
             continue
         if finding is None:
             continue
         if rule.family is not Family.QUALITY:
             further = _further(code, covered, ranks)
             if each.most and (each.share < LOW or (rule.is_general and further < _ALTERNATIVE * each.most)):
+                outcomes[code] = "too little by itself"
                 continue
             finding = _placed(finding, further, each, covered)
             if _is_informational(rule, each, ranks):
                 finding = _informational(finding, each, ranks)
             covered.append(code)
+        outcomes[code] = "found"
         findings.append(replace(finding, spans=tuple(_moved(span, zero_ns) for span in finding.spans)))
     findings.sort(key=lambda each: _rule(rules, each.code).family is Family.QUALITY and each.severity is Severity.LOW)
     notes.extend(_failures(every))
@@ -72,9 +80,8 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
         notes.append(f"Findings about idle time{where} are held back: see the findings about the trace's quality.")
     if together := _together(covered, ranks, step_ns):
         notes.append(together)
-    return replace(
-        section, findings=tuple(findings), notes=tuple(notes), tables=(_checked(rules, every, findings, found),)
-    )
+    table = _checked(rules, every, outcomes)
+    return replace(section, findings=tuple(findings), notes=tuple(notes), tables=(table,))
 
 
 def _unreliable(ranks: Sequence[RankEvidence], rules: Sequence[Rule]) -> list[int]:
@@ -247,9 +254,7 @@ def _moved(span: Span, zero_ns: int) -> Span:
     return replace(span, start=span.start - zero_ns, end=span.end - zero_ns)
 
 
-def _checked(
-    rules: Sequence[Rule], ranks: Sequence[RankEvidence], findings: Sequence[Finding], found: dict[str, Found]
-) -> Table:
+def _checked(rules: Sequence[Rule], ranks: Sequence[RankEvidence], outcomes: dict[str, str]) -> Table:
     """What was looked for, and how that came out."""
     spec = TableSpec(
         "checked",
@@ -258,21 +263,19 @@ def _checked(
             key("code", "Rule", Unit.TEXT, "htareport explain CODE tells its condition."),
             Column("title", "What", Unit.TEXT, "What the rule looks for."),
             Column("family", "About", Unit.TEXT, "Its family."),
-            Column("state", "Outcome", Unit.TEXT, "found; fine: not found; not checked: what the trace lacks for it."),
+            Column("state", "Outcome", Unit.TEXT, _OUTCOMES),
         ),
         is_detail=True,
     )
-    told = {finding.code for finding in findings}
-    states = {rule.code: "found" if rule.code in told else _state(rule.code, ranks, found) for rule in rules}
-    rows = [(rule.code, rule.title, str(rule.family), states[rule.code]) for rule in rules]
+    states = [outcomes.get(rule.code) or _state(rule.code, ranks) for rule in rules]
+    rows = [(rule.code, rule.title, str(rule.family), state) for rule, state in zip(rules, states, strict=True)]
     return Table(spec, pd.DataFrame(rows, columns=["code", "title", "family", "state"]))
 
 
-def _state(code: str, ranks: Sequence[RankEvidence], found: dict[str, Found]) -> str:
+def _state(code: str, ranks: Sequence[RankEvidence]) -> str:
+    """The outcome of a rule of which nothing is told."""
     if any(code in rank.errors for rank in ranks):
         return "failed"
-    if code not in found and any(code in rank.found for rank in ranks):
-        return "held back"
     if any(code in rank.checked for rank in ranks):
         return "fine"
     lacking = next((rank.lacking[code] for rank in ranks if code in rank.lacking), ())

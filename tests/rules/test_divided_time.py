@@ -108,7 +108,7 @@ def test_taken_evenly_from_all_pieces(findings):
     assert told(findings(_Whole(), _Part(), _Other()))["X4"] == (5 * MS, 0)
     section = findings(_Part(), _Other(), _Whole())
     assert told(section)["X2"] == (3 * MS, 3 * MS)
-    assert any("at most 10.0 ms per step, 100 % of it" in note.replace("\u202f", " ") for note in section.notes)
+    assert any("at most 10.0 ms per step (100 %)" in note.replace("\u202f", " ") for note in section.notes)
 
 
 def test_nothing_to_take_from(findings):
