@@ -56,7 +56,7 @@ def hostile():
     )
 
 
-@pytest.mark.parametrize("salvage", [False, True], ids=["", "salvage"])
+@pytest.mark.parametrize("salvage", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "salvage"])
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in hostile()])
 def test_hostile_input_takes_no_longer_than_its_size(text, salvage, write):
     """Time is bounded, quadratic behaviour would take minutes; the outcome is a trace or an error for the user."""
@@ -92,7 +92,7 @@ def mutated(data, random_):
     return bytes(data)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", ["kineto", "compact", "array"])
 def test_fuzz(layout, packed, builder, write, chunks_of):
     """Whatever is wrong with the bytes: a trace whose tables can be made, or an error for the user."""
