@@ -102,10 +102,11 @@ def parser() -> argparse.ArgumentParser:
     _add_report(commands)
     _add_diff(commands)
     explain = commands.add_parser(
-        "explain", help="list the analyses, or print one with its definition, columns and options",
-        description="List the analyses by chapter, or print one: definition, options, needs, tables and columns.",
+        "explain", help="list the analyses and rules, or print one with its definition, columns and options",
+        description="List the analyses by chapter and the rules by family, or print one: definition, options, needs, "
+        "tables and columns.",
     )  # fmt: skip
-    explain.add_argument("name", metavar="NAME", nargs="?", help="an analysis, as listed without NAME")
+    explain.add_argument("name", metavar="NAME", nargs="?", help="an analysis or rule, as listed without NAME")
     validate = commands.add_parser(
         "validate", help="check trace files and say what is missing for which analysis",
         description="Read trace files and show what is in each, and what is missing for which analysis.",
@@ -155,8 +156,8 @@ def _add_report_options(report: Any) -> None:
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
     add("--only", metavar="NAME,...", action="append", help="only these analyses (see htareport explain), and what "
         "is called findings: what costs time, and what to try")  # fmt: skip
-    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis, or a threshold of a "
-        "rule: H14.least=0.1; repeatable")  # fmt: skip
+    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis, or of a rule: "
+        "H14.least=0.1; repeatable")  # fmt: skip
     add("--gpu-hour", metavar="PRICE", help="price of an hour of one GPU: what steps cost, and what of it is lost")
     add("--samples-per-step", metavar="N", help="samples that a step of the whole job takes: samples per second")
     add("--tokens-per-step", metavar="N", help="tokens likewise")

@@ -1,4 +1,4 @@
-"""`htareport explain`: the analyses, and each with its definitions; the same texts as in the report."""
+"""`htareport explain`: the analyses and rules, and each with its definitions; the same texts as in the report."""
 
 from __future__ import annotations
 
@@ -16,54 +16,86 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from htareport.analyses.base import Analysis
+    from htareport.configurable import Configurable
     from htareport.report import TableSpec
+    from htareport.rules.base import Rule
 
 
 _ITEM = re.compile(r"\s*[-*] +")
 
 
 def run(arguments: Namespace) -> int:
-    """Print the list, one analysis, or what the Compare chapter and gates are."""
+    """Print the list, one analysis or rule, or what findings, the Compare chapter and gates are."""
     from htareport.analyses import analysis_classes
+    from htareport.rules import rule_classes
+    from htareport.rules.base import Rule
 
-    classes = analysis_classes()
+    analyses, rules = analysis_classes(), rule_classes()
     if arguments.name is None:
-        lines = _list(classes)
+        lines = _list(analyses, rules)
     else:
-        found = _named(arguments.name, classes)
-        lines = _topic(found) if isinstance(found, str) else _one(found)
+        found = _named(arguments.name, analyses, rules)
+        lines = _topic(found) if isinstance(found, str) else _rule(found) if issubclass(found, Rule) else _one(found)
     console.write("".join(f"{line}\n" for line in lines))  # Our own texts only, so that headings may be bold.
     return 0
 
 
-def _named(wanted: str, classes: dict[str, type[Analysis]]) -> type[Analysis] | str:
-    """The analysis, or the topic's name, of a name or title, in capitals or not. UsageError if there is none."""
-    from htareport.comparison.topics import TITLES
-
-    titles = {each.title: each for each in classes.values()} | {title: name for name, title in TITLES.items()}
-    names: dict[str, type[Analysis] | str] = dict(classes) | {name: name for name in TITLES}
-    known = {title.casefold(): each for title, each in titles.items()} | names
-    found = known.get(wanted) or known.get(" ".join(wanted.split()).casefold())
+def _named(
+    wanted: str, analyses: dict[str, type[Analysis]], rules: dict[str, type[Rule]]
+) -> type[Analysis | Rule] | str:
+    """The analysis, rule or name of a topic that is called so: by name, code or title. UsageError if nothing is."""
+    topics = _topics()
+    known: dict[str, type[Analysis | Rule] | str] = {}
+    for titles in (
+        {each.title: each for each in rules.values()},
+        {each.title: each for each in analyses.values()},
+        {title: name for name, title in topics.items()},
+        rules,
+        analyses,
+        {name: name for name in topics},
+    ):
+        known |= {title.casefold(): each for title, each in titles.items()}
+    found = known.get(" ".join(wanted.split()).casefold())
     if found is None:
-        hint = did_you_mean(wanted, [*names, *titles])
+        names = [*analyses, *rules, *topics]
+        hint = did_you_mean(wanted, [*names, *known])
         raise UsageError(f"nothing is called {wanted!r}{hint} (there are: {', '.join(names)})")
     return found
 
 
-def _list(classes: dict[str, type[Analysis]]) -> Iterator[str]:
-    chapter, width = "", max(map(len, classes), default=0)
-    title_width = max((len(each.title) for each in classes.values()), default=0)
-    for name, each in classes.items():
-        if each.group != chapter:
-            yield ("\n" if chapter else "") + console.heading(str(each.group))
-            chapter = each.group
-        line = f"  {name:{width}}  {each.title:{title_width}}  {_first_sentence(each.help()) or each.title}"
-        yield _fitted(line)
-    yield f"\n{console.heading('Two runs (htareport diff), and gates (--fail-on)')}"
-    from htareport.comparison.topics import TITLES, help_of
+def _topics() -> dict[str, str]:
+    """What is neither analysis nor rule: names and titles."""
+    from htareport.comparison.topics import TITLES
+    from htareport.rules import telling
 
-    for name, title in TITLES.items():
-        yield _fitted(f"  {name:{width}}  {title:{title_width}}  {_first_sentence(help_of(name)) or title}")
+    return {telling.NAME: telling.TITLE} | TITLES
+
+
+def _help_of(topic: str) -> str:
+    from htareport.comparison.topics import help_of
+    from htareport.rules import telling
+
+    return telling.HELP if topic == telling.NAME else help_of(topic)
+
+
+def _list(analyses: dict[str, type[Analysis]], rules: dict[str, type[Rule]]) -> Iterator[str]:
+    topics = _topics()
+    first, *others = topics
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for name, analysis in analyses.items():
+        groups.setdefault(str(analysis.group), []).append((name, analysis.title, analysis.help()))
+    groups["Findings (below by rule; htareport explain CODE)"] = [(first, topics[first], _help_of(first))]
+    for code, rule in rules.items():
+        groups.setdefault(f"Findings: {rule.family}", []).append((code, rule.title, rule.help()))
+    groups["Two runs (htareport diff), and gates (--fail-on)"] = [
+        (each, topics[each], _help_of(each)) for each in others
+    ]
+    every = [row for rows in groups.values() for row in rows]
+    width, title_width = (max(len(row[place]) for row in every) for place in (0, 1))
+    for number, (group, rows) in enumerate(groups.items()):
+        yield ("\n" if number else "") + console.heading(group)
+        for name, title, text in rows:
+            yield _fitted(f"  {name:{width}}  {title:{title_width}}  {_first_sentence(text) or title}")
 
 
 def _fitted(line: str) -> str:
@@ -78,11 +110,12 @@ def _first_sentence(text: str) -> str:
 
 def _topic(name: str) -> Iterator[str]:
     from htareport.comparison.gates import grammar
-    from htareport.comparison.topics import METRICS, TITLES, help_of
+    from htareport.comparison.topics import GROUP, METRICS, TITLES
 
-    yield console.heading(f"{TITLES[name]} ({name}), chapter Compare")
+    title = f"{_topics()[name]} ({name})"
+    yield console.heading(f"{title}, chapter {GROUP}" if name in TITLES else title)
     yield ""
-    yield from _help(help_of(name).strip())
+    yield from _help(_help_of(name).strip())
     if name == "gates":
         yield console.heading("Grammar")
         yield from (f"  {line}" for line in grammar())
@@ -92,21 +125,46 @@ def _topic(name: str) -> Iterator[str]:
             yield from _wrapped(f"{metric}: {meaning}", "  ") if meaning else ()
 
 
-def _one(each: type[Analysis]) -> Iterator[str]:
-    yield console.heading(f"{each.title} ({each.name}), chapter {each.group}")
+def _rule(each: type[Rule]) -> Iterator[str]:
+    from htareport.analyses import analysis_classes
+
+    yield console.heading(f"{each.title} ({each.code}), a finding about: {each.family}")
     yield ""
-    yield from _help(each.help().strip())
+    help_ = each.help().strip()
+    for name, default in each.options().items():
+        help_ = help_.replace(f"`{name}`", f"`{name}` ({default})")
+    yield from _help(help_)
+    yield from _settings(each, "Thresholds (defaults)")
+    yield from _needs(each)
+    if each.section in analysis_classes():
+        yield from _wrapped(f"Its numbers are in the section *{analysis_classes()[each.section].title}*.", "")
+    yield from _wrapped(f'As a gate: --fail-on "finding: {each.code}".', "")
+
+
+def _settings(each: type[Configurable], heading: str) -> Iterator[str]:
     if options := each.options():
-        yield from (console.heading("Options (defaults)"), "")
+        yield from (console.heading(heading), "")
         ranges = each.ranges()
         for name, default in options.items():
-            yield f"  --set {each.name}.{name}={default}" + (f"   ({ranges[name]})" if name in ranges else "")
+            known = f"   ({ranges[name]})" if name in ranges else ""
+            yield f"  --set {each.settings_name()}.{name}={default}{known}"
         yield ""
+
+
+def _needs(each: type[Analysis | Rule]) -> Iterator[str]:
     if each.requires:
         yield from (console.heading("What it needs, and what to do if that is missing"), "")
         for capability in sorted(each.requires):
             yield from _wrapped(f"{capability.name}: {capability}", "  ")
         yield ""
+
+
+def _one(each: type[Analysis]) -> Iterator[str]:
+    yield console.heading(f"{each.title} ({each.name}), chapter {each.group}")
+    yield ""
+    yield from _help(each.help().strip())
+    yield from _settings(each, "Options (defaults)")
+    yield from _needs(each)
     yield console.heading("Tables")
     for spec in each.tables:
         yield from _table(spec)

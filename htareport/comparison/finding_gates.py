@@ -12,6 +12,7 @@ from htareport.findings import Finding, Severity
 from htareport.report import Report, Section, Status
 
 _SECTION, _TABLE = "findings", "checked"
+_UNKNOWN = ("not checked", "held back", "failed")  # Outcomes that leave it open whether there is such a finding.
 _MOST, _LONGEST = 3, 160  # Findings in a sentence, and characters of the title of one.
 _SEVERITIES = list(Severity)
 
@@ -41,7 +42,7 @@ def judge_finding(gate: Gate, report: Report) -> Verdict:
         reason = section.reason if section and section.reason else "no findings were looked for"
         return _verdict(gate, State.INCONCLUSIVE, reason)
     state = next((state for code, state in states.items() if code.casefold() == wanted), "fine")
-    if is_severity or state in {"fine", "found"}:
+    if is_severity or not state.startswith(_UNKNOWN):
         return _verdict(gate, State.PASSED, "no such finding")
     return _verdict(gate, State.INCONCLUSIVE, state)
 

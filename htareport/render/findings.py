@@ -14,7 +14,7 @@ from htareport.render import format as fmt
 from htareport.report import Report, Section, Status, Unit
 
 SECTION = "findings"  # Name of the section that is shown as cards, and nowhere else.
-TOO_LITTLE = "too little by itself"  # Of a rule that found something which is not worth a finding.
+_TOO_LITTLE = "too little by itself"  # Outcome of a rule that found something which is not worth a finding.
 _ID = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ID = 80
 _MOST_NUMBERS = 20  # Ranks or steps, or runs of them, in a sentence.
@@ -39,26 +39,18 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked for and is no finding: `fine` by family, and the `others` by why they are not known."""
+    """What was looked for and is no finding: `fine` by family, too `small`, and `unknown` by why it is."""
 
     fine: tuple[tuple[str, tuple[str, ...]], ...]
-    others: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @property
-    def num_fine(self) -> int:
-        """How many are fine."""
-        return sum(len(titles) for _, titles in self.fine)
-
-    @property
-    def num_others(self) -> int:
-        """How many are not known."""
-        return sum(len(titles) for why, titles in self.others if why.lower() != TOO_LITTLE)
+    small: tuple[str, ...]
+    unknown: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property
     def words(self) -> str:
-        """Both numbers in words."""
-        fine = f"{self.num_fine:,} checked and fine" if self.num_fine else ""
-        return ", ".join(filter(None, (fine, f"{self.num_others:,} not checked" if self.num_others else "")))
+        """How many there are of each; empty where there are none."""
+        fine, unknown = (sum(len(titles) for _, titles in groups) for groups in (self.fine, self.unknown))
+        counts = {"checked and fine": fine, "too small to matter": len(self.small), "not known": unknown}
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +193,16 @@ def checked(section: Section | None) -> Checked | None:
     columns = ("code", "title", "family", "state")
     if table is None or not set(columns) <= set(table.frame.columns):
         return None
-    fine, others = dict[str, list[str]](), dict[str, list[str]]()
+    fine, small, unknown = dict[str, list[str]](), list[str](), dict[str, list[str]]()
     for code, title, family, state in zip(*(map(str, column_values(table.frame[c])) for c in columns), strict=True):
+        rule = f"{title} ({code})"
         if state == "fine":
-            fine.setdefault(family, []).append(f"{title} ({code})")
+            fine.setdefault(family, []).append(rule)
+        elif state == _TOO_LITTLE:
+            small.append(rule)
         elif state != "found":
-            others.setdefault(state[:1].upper() + state[1:], []).append(f"{title} ({code})")
-    return Checked(_frozen(fine), _frozen(others))
+            unknown.setdefault(state[:1].upper() + state[1:], []).append(rule)
+    return Checked(_frozen(fine), tuple(small), _frozen(unknown))
 
 
 def _frozen(groups: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
