@@ -18,6 +18,7 @@ from htareport.trace import ALL, Capability, RankTrace
 
 CLASSES = analysis_classes()
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+SHAPES = {"Input Dims": [[512], [64, 256], [256, 512]], "Input type": ["float"] * 3}
 COUNTERS = {"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 1000.0, "dram__bytes_read.sum": 500}
 ASKED = {"cost": {"gpu_hour": 2.0, "samples_per_step": 8.0}}  # What some are silent without.
 CHART_COLUMNS = ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text")
@@ -35,7 +36,7 @@ def busy_rank(rank: int = 0, scale: int = 1, devices: int = 1) -> TraceBuilder:
         at = 1000 * step
         trace.step(step, at * scale, 1000 * scale)
         trace.cpu_op("aten::linear", (at + 10) * scale, 80 * scale)
-        trace.cpu_op("aten::addmm", (at + 20) * scale, 50 * scale)
+        trace.cpu_op("aten::addmm", (at + 20) * scale, 50 * scale, **SHAPES)
         for device in range(devices):
             for name, start, dur in (("gemm", 100 + rank, 200), ("relu", 305, 10), ("gemm", 500, 100 + step)):
                 launch = ((at + start - 60) * scale, 5 * scale)
@@ -51,7 +52,7 @@ def busy_rank(rank: int = 0, scale: int = 1, devices: int = 1) -> TraceBuilder:
 
 
 def host_only(rank: int = 0) -> TraceBuilder:
-    return TraceBuilder(rank).cpu_op("aten::mm", 0, 10)
+    return TraceBuilder(rank).cpu_op("aten::mm", 0, 10, **SHAPES)
 
 
 def text_streams(rank: int = 0) -> TraceBuilder:
@@ -63,7 +64,7 @@ def text_streams(rank: int = 0) -> TraceBuilder:
 
 
 def no_length(rank: int = 0) -> TraceBuilder:
-    trace = TraceBuilder(rank).step(0, 0, 5).cpu_op("a", 0, 0).kernel("empty", 1, 0, launch=(0, 0))
+    trace = TraceBuilder(rank).step(0, 0, 5).cpu_op("a", 0, 0, **SHAPES).kernel("empty", 1, 0, launch=(0, 0))
     trace.kernel(NCCL, 2, 0, launch=(1, 0)).memset(3, 0, 0, launch=(2, 0))
     return trace.memory(3, 0, 64).profiler_range("empty", 1, 0, COUNTERS)
 
@@ -235,7 +236,10 @@ def test_twice_the_times_are_twice_the_times(kind, tmp_path):
                 pd.testing.assert_series_equal(2.0 * ours, theirs.astype(float), rtol=0.02, atol=0)
                 if ours.dtype.kind == "i":
                     assert (2 * ours == theirs).all()
-            elif column.unit in {Unit.BYTES_PER_SECOND, Unit.FLOP_PER_SECOND}:  # Worked out from times, or as the trace gives it.
+            elif column.unit in {
+                Unit.BYTES_PER_SECOND,
+                Unit.FLOP_PER_SECOND,
+            }:  # Worked out from times, or as the trace gives it.
                 assert ours.equals(theirs) or (ours / 2).equals(theirs)
             elif column.unit is Unit.RATIO:
                 pd.testing.assert_series_equal(ours, theirs)
