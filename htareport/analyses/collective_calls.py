@@ -23,8 +23,8 @@ _KEYS = ["collective", "process_group", "group", "members", "group_size", "size"
 _SAME_SIZE = ("all_reduce", "all_gather_base", "reduce_scatter_base", "broadcast")  # On every rank.
 _SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "p2p", "batch_isend")
-_PER_SEQ = 1_024  # Kernels of one sequence number.
 
+PER_SEQ = 1_024  # Kernels of one sequence number.
 POINT_TO_POINT = "sent from one rank to another"
 ONE_RANK = "of which one rank only is recorded"
 UNEQUAL = "of which the ranks recorded different numbers"
@@ -56,7 +56,7 @@ def call_frames(trace: RankTrace) -> Frames:
     places = calls.groupby(["kind", "step"])
     calls["ordinal"], calls["count"] = places.cumcount(), places["kind"].transform("size")
     repeated = pd.DataFrame({"kind": kind, "seq": labels["seq"]}).groupby(["kind", "seq"]).cumcount()
-    calls["ordinal"] = calls["ordinal"].where(~frame["has_seq"], labels["seq"] * _PER_SEQ + repeated)
+    calls["ordinal"] = calls["ordinal"].where(~frame["has_seq"], labels["seq"] * PER_SEQ + repeated)
     calls["count"] = calls["count"].where(~frame["has_seq"], 0)
     kinds = frame.assign(kind=kind).drop_duplicates("kind").drop(columns="kind").reset_index(drop=True)
     kinds["calls"] = np.bincount(kind, minlength=len(kinds)).astype(np.int64)
@@ -89,7 +89,7 @@ def _chosen(calls: pd.DataFrame, has_seq: pd.Series, trace: RankTrace) -> Any:
     stride = 1
     while len(calls) > most * stride:
         stride *= 2
-    place = (calls["ordinal"] + calls["step"].clip(lower=0)).where(~has_seq, calls["ordinal"] // _PER_SEQ)
+    place = (calls["ordinal"] + calls["step"].clip(lower=0)).where(~has_seq, calls["ordinal"] // PER_SEQ)
     return (place % stride == 0) & (np.cumsum(place % stride == 0) <= 2 * most)
 
 
