@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from htareport._version import __version__
 from htareport.analyses import discover
@@ -103,7 +103,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     meta = job_meta(facts, trace.left_out, window) | {
         "version": __version__,
         "source": trace.label,
-        "options": {each.name: options for each in chosen if (options := each.chosen_options())},
+        "options": _options(chosen, asked),
         "problems": problems,
     }
     salvaged = [text for each in facts for text in each.salvaged]
@@ -119,6 +119,16 @@ def analyze(  # noqa: PLR0913  the options of a run
     )
     report = Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
     return _with_numbered_hosts(report, facts) if redact else report
+
+
+def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
+    """Options of the analyses, and of the rules the thresholds that are not the default."""
+    options = {each.name: options for each in analyses if (options := each.chosen_options())}
+    for rule in rules:
+        default = rule.options()
+        if changed := {name: value for name, value in rule.chosen_options().items() if value != default[name]}:
+            options[rule.code] = changed
+    return options
 
 
 def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EXIT_GATE, EXIT_PARTIAL = 1, 4
 FINDINGS = "findings"  # Name of the section of all rules.
+_MOST_FINDINGS = 3  # On the terminal.
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
@@ -95,6 +96,8 @@ def finish(
         _say(verdicts)
     errors = [str(each) for each in report.meta.get("problems", ())]
     console.problems(errors, [each for each in report.warnings if each not in errors])
+    if not quiet and base is None and "-" not in options.output:
+        _say_findings(report)
     failed = _write(report, options, quiet=quiet)
     if failed:
         return OutputError.exit_code
@@ -111,6 +114,16 @@ def _say(verdicts: Sequence[Verdict]) -> None:
         if verdict.state is not State.PASSED:
             told = f"gate {verdict.state}: {verdict.gate}: {verdict.reason}"
             (console.error if verdict.fails else console.warning)(told)
+
+
+def _say_findings(report: Report) -> None:
+    """Say what is most worthwhile, a line for each finding."""
+    from htareport.render.findings import findings, saving
+    from htareport.render.prose import unmarked
+
+    for number, finding in enumerate(findings(report.sections)[:_MOST_FINDINGS], 1):
+        could = f" ({saving(finding)})" if finding.saving_ns else ""
+        console.out(" ".join(f"{number}. {finding.severity:6} {unmarked(finding.title)}{could}".split("\n")))
 
 
 def check_output(output: str) -> None:
