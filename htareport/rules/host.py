@@ -82,7 +82,7 @@ class BetweenSteps(Rule):
     device is idle, for at least `least` of the step in the median, not counting what the data loader fills.
 
     ## What it could save
-    Those gaps but for the data loader, and for 1 ms each, which a step may well take to begin.
+    Those gaps but for the data loader, and for the first `free` µs of each, which a step may well take to begin.
 
     ## What to do
     Look at what runs there: logging, metrics, checkpoints, learning-rate schedules, validation. Do it every n steps, on

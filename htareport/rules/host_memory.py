@@ -68,10 +68,10 @@ class DriverAllocations(Rule):
         return self.finding(
             found,
             f"Memory is asked from the driver while the GPU is idle: {found.time(found.most)} {found.per}",
-            evidence=f"{n['calls'] / n['per']:,.3g} calls {found.per}; idle time is filled by "
+            evidence=f"{n['calls'] / n['per']:,.3g}× {found.per}; idle time is filled by "
             f"{listed(n['names'], found, n['per'])}.",
-            advice="Calls this long belong to the start of a process: record once it is warm. If they come later "
-            f"too: {often[0].lower()}{often[1:]}"
+            advice="If this is the start of the process, record once it is warm: such calls are normal there. Else "
+            f"{often[0].lower()}{often[1:]}"
             if n["start"]
             else often,
             assumption="The cache serves every allocation after the first steps.",

@@ -1,0 +1,53 @@
+"""Hand-made traces through rules."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import count
+
+import pytest
+
+from htareport.rules.looking import look
+from htareport.runner import analyze
+from htareport.trace import RankTrace
+
+
+@pytest.fixture
+def tell(tmp_path):
+    """Write each builder's trace, one rank each, and return the section of findings of some rules.
+
+    What they find must be fit to be sent by a worker, and none of them may fail.
+    """
+    runs = count()
+
+    def section(rules, *builders, steps="all"):
+        folder = tmp_path / f"traces{next(runs)}"
+        for number, builder in enumerate(builders):
+            path = builder.write(folder / f"file{number:03}.json")
+            pickle.dumps(look(RankTrace.load(builder.rank or 0, path), rules))
+        made = analyze(folder, analyses=[], rules=rules, steps=steps)["findings"]
+        assert not [note for note in made.notes if "failed" in note]
+        return made
+
+    return section
+
+
+@pytest.fixture
+def findings(tell):
+    """Return the findings by code."""
+
+    def by_code(rules, *builders, steps="all"):
+        return {finding.code: finding for finding in tell(rules, *builders, steps=steps).findings}
+
+    return by_code
+
+
+@pytest.fixture
+def saved(findings):
+    """Return the savings in µs by code, of those that have one."""
+
+    def by_code(rules, *builders, steps="all"):
+        told = findings(rules, *builders, steps=steps)
+        return {code: finding.saving_ns / 1000 for code, finding in told.items() if finding.saving_ns}
+
+    return by_code

@@ -1,0 +1,82 @@
+"""Small kernels one by one, and steps that a CUDA graph could replay."""
+
+from __future__ import annotations
+
+import pytest
+from builder import TraceBuilder
+
+from htareport.rules.host_launch import GraphCandidate, LaunchBound
+
+RULES = [LaunchBound(), GraphCandidate()]
+
+
+def small(dur=5, every=100, number=10):
+    """Kernels that start 10 after their launch, in a step of 1000."""
+    trace = TraceBuilder().step(1, 0, 1000)
+    for place in range(number):
+        trace.kernel("a", every * place + 50, dur, launch=(every * place + 40, 5))
+    return trace
+
+
+def test_small_kernels(findings):
+    """Nine gaps of 95; of each the launch returns after 90, and the first 94 count."""
+    told = findings(RULES, small())["H2"]
+    assert (told.saving_ns, told.severity, told.confidence) == (810_000, "high", "medium")
+    assert "10 of 10 device events per step" in told.evidence
+    assert "which one step cannot show" in told.evidence
+
+
+@pytest.mark.parametrize("trace", [small(dur=15), small(every=600, number=2)], ids=["long kernels", "long gaps"])
+def test_long_kernels_and_long_gaps_are_something_else(saved, trace):
+    assert saved([LaunchBound()], trace) == {}
+
+
+def test_small_kernels_that_are_queued_cost_nothing(saved):
+    trace = TraceBuilder().step(1, 0, 1000)
+    for place in range(100):
+        trace.kernel("a", 500 + 5 * place, 4, launch=(5 * place, 2))
+    assert saved(RULES, trace) == {}
+
+
+def steps(dur, names="aaa", *, blocked=False):
+    """Three steps of 1000, two kernels in each, from 100 and from 400, launched 10 before."""
+    trace = TraceBuilder()
+    for number, name in enumerate(names):
+        begin = 1000 * number
+        trace.step(number, begin, 1000).kernel(name, begin + 100, dur, launch=(begin + 90, 5))
+        trace.kernel("b", begin + 400, dur, launch=(begin + 390, 5))
+        if blocked:
+            trace.cpu_op("aten::item", begin + 150, 20).runtime("cudaStreamSynchronize", begin + 155, 10)
+    return trace
+
+
+def test_equal_steps_can_be_replayed(findings):
+    """From the end of the first kernel, 115, to the return of the next launch, 395. Between steps it stays idle."""
+    told = findings(RULES, steps(15))
+    assert list(told) == ["H3"]
+    assert (told["H3"].saving_ns, told["H3"].confidence) == (280_000, "high")
+    assert "3 of 3 steps launch the same 2 kernels and copies" in told["H3"].evidence
+
+
+def test_small_kernels_in_equal_steps_are_one_finding(findings):
+    """With kernels of 5 the gap within is 105 to 395; those between steps, of which 500 at most count, are too long."""
+    told = findings(RULES, steps(5))
+    assert list(told) == ["H2"]
+    assert (told["H2"].saving_ns, told["H2"].confidence) == (290_000, "high")
+    assert told["H2"].title.endswith("for launches that a CUDA graph could replay")
+
+
+def test_a_wait_stands_in_the_way(findings):
+    assert findings([GraphCandidate()], steps(15, blocked=True)) == {}
+    told = findings(RULES, steps(5, blocked=True))["H2"]
+    assert "In the way of a capture: `aten::item` 1× per step" in told.evidence
+    assert told.confidence == "medium"
+
+
+def test_other_work_in_a_step(findings):
+    assert findings([GraphCandidate()], steps(15, names="aac")) == {}
+    assert "Steps differ: 2 of 3 launch the same" in findings(RULES, steps(5, names="aac"))["H2"].evidence
+
+
+def test_two_steps_prove_nothing(findings):
+    assert findings([GraphCandidate()], steps(15, names="aa")) == {}
