@@ -10,6 +10,7 @@ import pandas as pd
 
 from htareport.trace import RankTrace
 
+OTHER = "other communication"
 _BYTES = {  # Of an element, by the names that PyTorch and NCCL give its type.
     "byte": 1,
     "char": 1,
@@ -96,7 +97,7 @@ def shown_names(frame: pd.DataFrame) -> pd.Series[Any]:
 
 def _collective_of(kernel: str) -> str:
     match = _IN_NAME.search(kernel)
-    return _spelled(match[1]) if match else "other communication"
+    return _spelled(match[1]) if match else OTHER
 
 
 def _spelled(collective: str) -> str:

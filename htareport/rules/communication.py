@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from htareport.analyses.collective_names import OTHER
 from htareport.findings import Finding
 from htareport.report import Unit
 from htareport.rules.base import Evidence, Family, Found, Rule
@@ -18,8 +19,10 @@ from htareport.rules.communication_sets import (
     compute,
     covered_by,
     exposed,
+    in_backward,
+    is_of_layers,
     kernels,
-)  # fmt: skip
+)
 from htareport.rules.host_rows import of, per
 from htareport.rules.rank import Rank, minus, total
 from htareport.trace import Capability
@@ -64,7 +67,7 @@ class ExposedCommunication(Rule):
             "late": (total(exposed(rank)) - total(claim)) / every,
             "communication": total(rank.busy("comm")) / every,
             "alone": total(minus(compute(rank), rank.busy("comm"))) / every,
-            "groups": _groups(rows.assign(awaited=covered_by(rank, claim, rows)), every),
+            "groups": _groups(rank, rows.assign(awaited=covered_by(rank, claim, rows)), every),
             "world": world_size_of(rank.trace.captures[0].meta) or 1,
         }
         return Evidence(claim, numbers, rank.spans(claim))
@@ -81,7 +84,7 @@ class ExposedCommunication(Rule):
             advice=" ".join(self._advice(found, n)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
             verify="`exposed_comm_pct` goes down in `htareport diff`.",
-            snippet=_snippet(n["groups"][0]["collective"] if n["groups"] else ""),
+            snippet=_SNIPPETS[_way(n["groups"])],
         )
 
     @staticmethod
@@ -109,53 +112,61 @@ class ExposedCommunication(Rule):
                 f"Only {found.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
                 "send less, less often, or over faster links."
             )
-        return [*said, _remedy(n["groups"][0] if n["groups"] else {})]
+        way = _way(n["groups"])
+        if way == "gradients" and any(group["single"] for group in n["groups"]):
+            said.append("They are fp32: reduce in bf16 (`bf16_compress_hook`).")
+        return [*said, _REMEDIES[way]]
 
 
-def _groups(rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
+def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
     """What is awaited most, per step: by collective and process group."""
-    groups = rows.assign(single=rows["dtype"].isin(SINGLE)).groupby(["what", "collective"], sort=True)
-    table = (
-        groups[["awaited", "dur"]].sum().assign(bytes=groups["bytes"].sum(min_count=1), single=groups["single"].all())
-    )
-    table = table.assign(size=groups["bytes"].median()).sort_values("awaited", ascending=False, kind="stable")
+    rows = rows.assign(single=rows["dtype"].isin(SINGLE), back=in_backward(rank, rows), layers=is_of_layers(rows))
+    groups = rows.groupby(["what", "collective"], sort=True)
+    sums, sizes = groups[["awaited", "dur"]].sum(), groups["bytes"]
+    flags = groups[["single", "back", "layers"]].all()
+    table = sums.join(flags).assign(bytes=sizes.sum(min_count=1), size=sizes.median())
+    table = table.sort_values("awaited", ascending=False, kind="stable").reset_index()
     table = table[table["awaited"] > _LEAST_SHOWN * table["awaited"].sum()].head(_MOST_GROUPS)
-    return [
-        {"what": what, "collective": collective, "time": row["awaited"] / every, "size": row["size"],
-         "rate": 1e9 * row["bytes"] / row["dur"], "single": bool(row["single"])}
-        for (what, collective), row in zip(table.index.tolist(), table.to_dict("records"), strict=True)
-    ]  # fmt: skip
+    table = table.assign(time=table["awaited"] / every, rate=1e9 * table["bytes"] / table["dur"].clip(lower=1))
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def _group_words(group: dict[str, Any], found: Found) -> str:
-    said = f"{group['what']}: {found.time(group['time'])}"
+    unknown = group["collective"] == OTHER
+    said = f"{'Collectives of unknown kind' if unknown else group['what']}: {found.time(group['time'])}"
     if not np.isfinite(group["rate"]):
         return f"{said}."
     size, rate = text(group["size"], Unit.BYTES), text(group["rate"], Unit.BYTES_PER_SECOND)
     return f"{said}, in calls of {size} (median) at {rate} with all waiting."
 
 
-def _remedy(group: dict[str, Any]) -> str:
-    collective = group.get("collective", "")
+def _way(groups: list[dict[str, Any]]) -> str:
+    """What the collective that is awaited most is for, of those whose kind is known."""
+    group = next((each for each in groups if each["collective"] != OTHER), {"collective": OTHER})
+    collective = group["collective"]
     if collective.startswith("all_to_all") or collective == "send_recv":
-        return "Overlap the exchange with compute that does not need it, or exchange less: lower precision, fewer hops."
-    if collective.startswith(("all_gather", "reduce_scatter")):
-        return (
-            "Under FSDP prefetch (`set_modules_to_forward_prefetch`, `forward_prefetch=True`) and wrap larger blocks; "
-            "shard within a node only (HYBRID_SHARD)."
-        )
-    if collective.startswith("all_reduce"):
-        less = "; reduce in bf16 (`bf16_compress_hook`)" if group["single"] else ""
-        return (
-            "Under DDP let buckets be ready earlier (smaller `bucket_cap_mb`, `static_graph=True`), accumulate "
-            f"gradients under `model.no_sync()`{less}. For tensor parallelism: fewer ranks in the group."
-        )
-    return "Start collectives as early as their input is there, with `async_op=True`, and wait as late as possible."
+        return "exchange"
+    if collective.startswith(("all_reduce", "reduce_scatter", "all_gather")):
+        shards = not collective.startswith("all_reduce")
+        return "layers" if group["layers"] else "shards" if shards else "gradients" if group["back"] else "reduction"
+    return "other"
 
 
-def _snippet(collective: str) -> str:
-    if collective.startswith(("all_gather", "reduce_scatter")):
-        return "block.set_modules_to_forward_prefetch([next_block])  # FSDP2: gather ahead"
-    if collective.startswith("all_reduce"):
-        return "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()"
-    return "work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()"
+_REMEDIES = {
+    "exchange": "Overlap the exchange with compute that does not need it, or exchange less: lower precision, fewer "
+    "ranks.",
+    "layers": "What follows needs the result: split the layers over fewer ranks, within one host; or overlap the "
+    "communication of one half of the batch with the compute of the other.",
+    "shards": "Under FSDP prefetch (`set_modules_to_forward_prefetch`, `forward_prefetch=True`) and wrap larger "
+    "blocks; shard within a host only (a 2-D mesh, HYBRID_SHARD).",
+    "gradients": "Under DDP let buckets be ready earlier (smaller `bucket_cap_mb`, `static_graph=True`) and accumulate "
+    "gradients under `model.no_sync()`.",
+    "reduction": "For gradients: buckets that are ready earlier, `model.no_sync()`. For layers split over ranks, where "
+    "what follows needs the result: fewer ranks, or two half batches by turns.",
+    "other": "Start collectives as early as their input is there, with `async_op=True`, and wait as late as possible.",
+}
+_ASYNC = "work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()"
+_SNIPPETS = dict.fromkeys(_REMEDIES, _ASYNC) | {
+    "shards": "block.set_modules_to_forward_prefetch([next_block])  # FSDP2: gather ahead",
+    "gradients": "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
+}

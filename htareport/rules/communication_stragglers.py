@@ -10,11 +10,12 @@ from htareport.findings import Finding, Span
 from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
 from htareport.rules.communication_own import COPIES, HOST, MORE, SLOWER, Difference, difference
 from htareport.rules.communication_skew import Skew, calls_of, skew_of
+from htareport.rules.host_rows import short
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
 from htareport.trace.steps import OUTSIDE
-from htareport.trace.window import listed
+from htareport.trace.window import listed as numbers
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_NAMED = 5, 3
@@ -79,7 +80,7 @@ _UNEXPLAINED = (
 
 
 def _ranks(named: list[int]) -> str:
-    return f"Ranks {listed(named)} hold up" if len(named) > 1 else f"Rank {named[0]} holds up"
+    return f"Ranks {numbers(named)} hold up" if len(named) > 1 else f"Rank {named[0]} holds up"
 
 
 def _evidence(skew: Skew, rank: int, found: Found) -> str:
@@ -212,7 +213,9 @@ def _details(cause: Difference, found: Found) -> str:
         return "All kinds of kernels are slower alike."
     if cause.cause in {SLOWER, MORE}:
         name, more, count, usual = n["slowest" if cause.cause == SLOWER else "further"]
-        return f"Most of it is `{name}`: {found.time(more)} more in {count:,.3g} calls (the others {usual:,.3g})."
+        return (
+            f"Most of it is `{short(name)}`: {found.time(more)} more in {count:,.3g} calls (the others {usual:,.3g})."
+        )
     names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
     return f"It fills idle time with {', '.join(names)}." if names else ""
 

@@ -107,3 +107,22 @@ def test_fp32_by_the_name_of_the_kernel(tmp_path):
             event["args"] = {key: event["args"][key] for key in ("device", "stream", "correlation")}
     found = one(tmp_path, [trace], "N20")
     assert (found.saving_ns, "all_reduce moves gradients as fp32" in found.evidence) == (500 * US, True)
+
+
+def test_exposed_gradients_are_called_so(tmp_path):
+    advice = one(tmp_path / "a", [training((900, 1000))], "N1").advice
+    assert "accumulate gradients under `model.no_sync()`" in advice
+    assert "They are fp32: reduce in bf16" in advice
+    assert "bf16" not in one(tmp_path / "b", [training((900, 1000), dtype="BFloat16", bits=2)], "N1").advice
+
+
+def test_collectives_without_a_kind(tmp_path):
+    """RCCL calls all of them alike: those without arguments, launched before the recording, are of unknown kind."""
+    trace = training((900, 500), (1400, 400))
+    named = [event for event in trace.events if event["name"] == ALL_REDUCE]
+    for event in named:
+        event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+    named[0]["args"] = {"device": 0, "stream": 20}
+    found = one(tmp_path, [trace], "N1")
+    assert "Collectives of unknown kind: 500 µs. all_reduce · default_pg: 400 µs" in plain(found.evidence)
+    assert "model.no_sync()" in found.advice
