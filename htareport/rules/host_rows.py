@@ -29,18 +29,18 @@ _LIBRARY = re.compile(r"^<|^nn\.Module|(?:^|/)torch/|(?:^|/)(?:contextlib|functo
 
 def late(rank: Rank) -> Sets:
     """Idle time in which the host has not launched what comes next, within the windows."""
-    if "late" not in rank.shared:
-        rank.shared["late"] = rank.idle_by(*ON_HOST)
-    found: Sets = rank.shared["late"]
+    if "host late" not in rank.shared:
+        rank.shared["host late"] = rank.idle_by(*ON_HOST)
+    found: Sets = rank.shared["host late"]
     return found
 
 
 def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
     """Which name codes are those of host rows whose names match."""
     strings = rank.trace.loaded.strings
-    if "names" not in rank.shared:
-        rank.shared["names"] = np.unique(rank.trace.host["name"].array.codes).tolist()
-    used: list[int] = rank.shared["names"]
+    if "host names" not in rank.shared:
+        rank.shared["host names"] = np.unique(rank.trace.host["name"].array.codes).tolist()
+    used: list[int] = rank.shared["host names"]
     found = np.zeros(len(strings), np.bool_)
     found[[code for code in used if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
     return found
@@ -66,9 +66,9 @@ def names_of(rank: Rank, rows: Iterable[int]) -> list[str]:
 
 def operators_around(rank: Rank) -> NDArray[np.int32]:
     """Row of the innermost operator around each row of the host table, -1 for none."""
-    if "operators" not in rank.shared:
-        rank.shared["operators"] = nearest(rank.trace.host, "operator")
-    found: NDArray[np.int32] = rank.shared["operators"]
+    if "operators around" not in rank.shared:
+        rank.shared["operators around"] = nearest(rank.trace.host, "operator")
+    found: NDArray[np.int32] = rank.shared["operators around"]
     return found
 
 

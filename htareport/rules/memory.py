@@ -28,9 +28,9 @@ def _bytes(size: float) -> str:
 
 def _devices(rank: Rank) -> list[Series]:
     """The memory of each device, not of the host, within the window."""
-    if "memory" not in rank.shared:
-        rank.shared["memory"] = [each for each in series_of(rank.trace) if not each.is_cpu]
-    found: list[Series] = rank.shared["memory"]
+    if "device memory" not in rank.shared:
+        rank.shared["device memory"] = [each for each in series_of(rank.trace) if not each.is_cpu]
+    found: list[Series] = rank.shared["device memory"]
     return found
 
 

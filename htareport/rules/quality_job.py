@@ -6,18 +6,16 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from htareport.algorithms.collectives import AGREED_NS, AGREED_SHARE
-from htareport.analyses.collective_calls import call_frames, clocks_note, matching
+from htareport.analyses.collective_calls import clocks_note
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.communication_skew import calls_of, matched
 from htareport.rules.rank import Rank
 from htareport.rules.recording import is_npu, joined_words, profiler_call
 from htareport.trace import Capability
 from htareport.trace.window import listed
-
-_MOST_CALLS = 128  # Of a rank: enough for the middle of the distances.
 
 
 @dataclass(frozen=True)
@@ -90,24 +88,14 @@ class Clocks(Rule):
     requires = frozenset({Capability.GPU, Capability.COMM})
 
     def look(self, rank: Rank) -> Evidence | None:
-        frames = call_frames(rank.trace)
-        if not len(frames["calls"]):
-            return None
-        kept = frames["calls"].head(_MOST_CALLS)
-        return Evidence(numbers={"calls": kept, "kinds": frames["kinds"], "set_aside": frames["set_aside"]})
+        return calls_of(rank)
 
     def tell(self, found: Found) -> Finding | None:
-        frames = {
-            name: pd.concat(
-                [each.numbers[name].assign(rank=rank) for rank, each in sorted(found.ranks.items())], ignore_index=True
-            )
-            for name in ("calls", "kinds", "set_aside")
-        }
-        matched = matching(frames)
-        offset = matched.clocks.offset
+        matching = matched(found)
+        offset = matching.clocks.offset
         if not offset:
             return None
-        usual = float(np.median(np.concatenate([(one.end - one.start).ravel() for one in matched.together])))
+        usual = float(np.median(np.concatenate([(one.end - one.start).ravel() for one in matching.together])))
         apart = max(offset.values()) - min(offset.values())
         if apart <= max(AGREED_NS, AGREED_SHARE * usual):
             return None
@@ -116,7 +104,7 @@ class Clocks(Rule):
         return self.finding(
             found,
             f"The clocks of the ranks are up to {found.time(apart)} apart",
-            evidence=f"{clocks_note(matched)} Rank {farthest} is farthest off.",
+            evidence=f"{clocks_note(matching)} Rank {farthest} is farthest off.",
             advice="Compare ranks in this report, which corrects for it, and not in the traces side by side. Keep the "
             "nodes' clocks together with chrony or PTP.",
             verify="The offsets of the clocks are below 50 µs.",
