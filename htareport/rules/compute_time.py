@@ -1,0 +1,167 @@
+"""What a step gains from device work that is shorter: shared by the rules about compute.
+
+Shorter work shortens the step only where nothing else runs on the device meanwhile, and only as far as the host is
+ahead: what is launched late starts no earlier, however early the device is done. Where the host waits for the device,
+its launches move along with it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.intervals import Intervals
+from htareport.analyses.modelled import NONE, Modelled, modelled
+from htareport.rules.rank import Lane, Rank, Sets, total
+
+WORTH = 0.005  # Of the step: what saves less is not spoken of.
+_WAITS = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
+_BLOCKING_NS = 10_000  # A call that waits for the device takes longer than this.
+_START_NS = 5_000  # From the end of a launch to the start of its work, at least.
+_FAR = np.iinfo(np.int64).max // 4
+
+
+class Sole(NamedTuple):
+    """Pieces of time in which a device runs one event alone: start, end, and place of the event (of device_events)."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    event: NDArray[np.int64]
+
+
+def work(rank: Rank) -> Modelled:
+    """Operators with known arithmetic, and what they take."""
+    if "work" not in rank.shared:
+        rank.shared["work"] = modelled(rank.trace)
+    found: Modelled = rank.shared["work"]
+    return found
+
+
+def compute_time(rank: Rank) -> int:
+    """Time in which compute kernels run within the windows, ns."""
+    if "compute" not in rank.shared:
+        rank.shared["compute"] = total(rank.busy("compute"))
+    found: int = rank.shared["compute"]
+    return found
+
+
+def in_steps(rank: Rank) -> NDArray[np.bool_]:
+    """Which device events belong to steps; without steps all."""
+    events = rank.trace.device_events
+    if not len(rank.trace.steps):
+        return np.ones(len(events), np.bool_)
+    return events["step"].to_numpy() >= 0
+
+
+def calls_in_steps(rank: Rank) -> NDArray[np.bool_]:
+    """Which calls of operators with known arithmetic do."""
+    calls = work(rank).calls
+    if not len(rank.trace.steps):
+        return np.ones(len(calls), np.bool_)
+    return calls["step"].to_numpy() >= 0
+
+
+def sole(rank: Rank) -> dict[Lane, Sole]:
+    """When each device runs one event alone, in order."""
+    if "sole" not in rank.shared:
+        rank.shared["sole"] = {lane: _sole(rank, lane) for lane in rank.lanes}
+    found: dict[Lane, Sole] = rank.shared["sole"]
+    return found
+
+
+def _sole(rank: Rank, lane: Lane) -> Sole:
+    events = rank.events[lane]
+    place = events.index.to_numpy()
+    stamps = np.concatenate((events["ts"].to_numpy(), events["end"].to_numpy()))
+    order = np.argsort(stamps, kind="stable")
+    stamps = stamps[order]
+    sign = np.concatenate((np.ones(len(place), np.int64), np.full(len(place), -1)))[order]
+    depth = np.cumsum(sign)[:-1]
+    which = np.cumsum(sign * (np.concatenate((place, place)) + 1)[order])[:-1]  # Of one alone, its place and 1.
+    alone = np.flatnonzero((depth == 1) & (np.diff(stamps) > 0))
+    return Sole(stamps[:-1][alone], stamps[1:][alone], which[alone] - 1)
+
+
+def shortened(rank: Rank, saving: NDArray[np.float64]) -> Sets:
+    """What is gained, as intervals, if each device event takes so many ns less; nothing of what others cover."""
+    found = Sets()
+    whole = np.diff(np.rint(np.cumsum(np.maximum(saving, 0))), prepend=0).astype(np.int64)  # Keeps their sum.
+    for lane, pieces in sole(rank).items():
+        lengths = pieces.end - pieces.start
+        events = rank.events[lane].index.to_numpy()
+        alone = np.zeros(len(saving), np.int64)
+        np.add.at(alone, pieces.event, lengths)
+        wanted = np.minimum(whole, alone)
+        gained = np.zeros(len(saving), np.int64)
+        gained[events] = _gained(rank, lane, wanted[events])
+        found[lane] = _first(pieces, lengths, gained)
+    return rank.clipped(found)
+
+
+def _gained(rank: Rank, lane: Lane, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of what each event of a lane could be shorter, what moves the work behind it: as far as that is launched by then.
+
+    Before each event no more is gained than it could start earlier by, counted from the last wait of the host for the
+    device on; what is lost there is lost.
+    """
+    ahead, section = _ahead(rank, lane)
+    gained = np.zeros(len(wanted), np.int64)
+    for first, stop in _runs(section):
+        room, asked = ahead[first:stop], wanted[first:stop]
+        whole = np.cumsum(asked)
+        lost = np.minimum.accumulate(np.minimum(room - (whole - asked), 0))
+        least = np.minimum.accumulate(np.append(room[1:], _FAR)[::-1])[::-1]  # Of what comes behind each.
+        gained[first:stop] = np.diff(np.minimum(whole + lost, least), prepend=0)
+    return gained
+
+
+def _runs(section: NDArray[np.int64]) -> list[tuple[int, int]]:
+    limits = np.flatnonzero(np.diff(section)) + 1
+    return list(zip([0, *limits.tolist()], [*limits.tolist(), len(section)], strict=True)) if len(section) else []
+
+
+def _ahead(rank: Rank, lane: Lane) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """By how much each event of a lane could start earlier, as launched, and how many waits of the host came before.
+
+    An event counts to the waits before the latest launch so far, so that their number never falls.
+    """
+    events, calls = rank.events[lane], rank.trace.launches
+    launch = events["launch"].to_numpy()
+    known = launch != NONE
+    start, rows = events["ts"].to_numpy(), np.maximum(launch, 0)
+    ahead = np.full(len(events), _FAR, np.int64)
+    launched = np.full(len(events), -_FAR, np.int64)
+    if known.any():
+        ready, launched[known] = calls["end"].to_numpy()[rows] + _START_NS, calls["ts"].to_numpy()[rows][known]
+        free = np.append(-_FAR, np.maximum.accumulate(events["end"].to_numpy())[:-1])  # When the device was before it.
+        ahead[known] = np.where(launched < free, np.maximum(start - ready, 0), 0)[known]
+    return ahead, np.searchsorted(_waits(rank, lane[1]), np.maximum.accumulate(launched))
+
+
+def _waits(rank: Rank, capture: int) -> NDArray[np.int64]:
+    """When the host is done waiting for the device, in order."""
+    calls, strings = rank.trace.launches, rank.trace.loaded.strings
+    if "waits" not in rank.shared:
+        codes = calls["name"].cat.codes.to_numpy()
+        used = np.unique(codes).tolist()
+        is_wait = np.zeros(len(strings), np.bool_)
+        is_wait[[code for code in used if _WAITS.search(strings[code])]] = True
+        rank.shared["waits"] = is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS)
+    mine = rank.shared["waits"] & (calls["capture"].to_numpy() == capture)
+    return np.sort(calls["end"].to_numpy()[mine])
+
+
+def _first(pieces: Sole, lengths: NDArray[np.int64], gained: NDArray[np.int64]) -> Intervals:
+    """The first so many ns of each event's pieces."""
+    order = np.argsort(pieces.event, kind="stable")
+    event, length = pieces.event[order], lengths[order]
+    before = np.cumsum(length) - length
+    first = np.flatnonzero(np.diff(event, prepend=-1))
+    sizes = np.diff(np.append(first, len(event)))
+    taken = np.clip(gained[event] - (before - np.repeat(before[first], sizes)), 0, length)
+    used = order[taken > 0]
+    rows = np.column_stack((pieces.start[used], pieces.start[used] + taken[taken > 0]))
+    return rows[np.argsort(rows[:, 0], kind="stable")].astype(np.int64)
