@@ -175,7 +175,7 @@ class ExposedCopies(Rule):
             assumption="All of it is hidden behind the device's work.",
             verify="*Exposed copies* go down.",
             snippet="with torch.cuda.stream(copy_stream):\n    next_batch = next(batches).to(device, "
-            "non_blocking=True)\n…  # Work on this batch.\ntorch.cuda.current_stream().wait_stream(copy_stream)",
+            "non_blocking=True)\n...  # Work on this batch.\ntorch.cuda.current_stream().wait_stream(copy_stream)",
         )
 
 

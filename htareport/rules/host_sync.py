@@ -199,7 +199,7 @@ class CopiesBack(_Waits):
             "the values afterwards; copy once instead of tensor by tensor.",
             assumption="The host launches the next work before it needs what it copies.",
             verify="The gaps behind the copies are gone; *host wait* goes down.",
-            snippet="pinned.copy_(result, non_blocking=True)\ndone.record()\n…  # Launch the next step.\n"
+            snippet="pinned.copy_(result, non_blocking=True)\ndone.record()\n...  # Launch the next step.\n"
             "done.synchronize()\nuse(pinned)",
         )
 

@@ -54,7 +54,7 @@ class FewSteps(Rule):
         return self.finding(
             found,
             few if number else "No steps were recorded",
-            evidence="What is special in one of so few counts fully, and how much steps vary is not known."
+            evidence="With so few, what is special in one counts fully, and how much steps vary is not known."
             if number
             else "Shares and savings are of everything recorded, start and end of the loop included.",
             advice="Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.",

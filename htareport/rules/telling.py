@@ -13,7 +13,7 @@ import pandas as pd
 
 from htareport.findings import Finding, Severity, Span
 from htareport.report import Column, Section, Status, Table, TableSpec, Unit, key
-from htareport.rules.base import LOW, Evidence, Family, Found, Rule
+from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.looking import RankEvidence
 from htareport.trace.window import listed
 from htareport.units import text
@@ -67,7 +67,7 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
             if each.most and (each.share < LOW or (rule.is_general and further < _ALTERNATIVE * each.most)):
                 outcomes[code] = "too little by itself"
                 continue
-            finding = _placed(finding, further, each, covered)
+            finding = _placed(finding, further, each, covered, is_general=rule.is_general)
             if _is_informational(rule, each, ranks):
                 finding = _informational(finding, each, ranks)
             covered.append(code)
@@ -223,9 +223,14 @@ def _further(code: str, before: Sequence[str], ranks: Sequence[RankEvidence]) ->
     return max((_length(rank, [code], before) for rank in ranks), default=0.0)
 
 
-def _placed(finding: Finding, further: float, found: Found, covered: Sequence[str]) -> Finding:
-    """Say what of the saving is not covered by findings before; where it is little, that this is another way there."""
+def _placed(finding: Finding, further: float, found: Found, covered: Sequence[str], *, is_general: bool) -> Finding:
+    """Say what of the saving is not covered by findings before; where it is little, that this is another way there.
+
+    What is general is as severe as what it adds.
+    """
     finding = replace(finding, further_ns=round(further) if finding.saving_ns else None)
+    if is_general and found.step_ns:
+        finding = replace(finding, severity=severity_of(further / found.step_ns))
     if not found.most or further >= _ALTERNATIVE * found.most or not covered:
         return finding
     words = "Nearly all of this time is covered by findings above: this is another way to it, not a further saving."

@@ -99,3 +99,39 @@ def test_the_host_of_busy_devices_is_for_information(tell):
 def test_one_rank_that_is_idle_makes_it_more_than_information(tell):
     section = tell([910, 890], _Idle())
     assert [(each.code, each.severity, each.evidence) for each in section.findings] == [("X1", "high", "It is.")]
+
+
+class _General(_Idle):
+    """What is left of idle time."""
+
+    code, is_general = "X4", True
+
+
+class _Part(_Idle):
+    """Claims this share of each idle interval."""
+
+    code = "X5"
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claims = {lane: idle.copy() for lane, idle in rank.idle.items()}
+        for claim in claims.values():
+            claim[:, 1] = claim[:, 0] + (self.share * (claim[:, 1] - claim[:, 0])).astype(np.int64)
+        return Evidence(claims)
+
+
+@pytest.mark.parametrize(("share", "severity"), [(0, "high"), (0.5, "high"), (0.75, "medium")])
+def test_what_is_general_is_as_severe_as_what_it_adds(tell, share, severity):
+    """Idle for 160 of 1000 µs; a quarter of that is 4 % of the step."""
+    told = {finding.code: finding for finding in tell([840], _General(), _Part(share)).findings}
+    assert (told["X4"].severity, told["X4"].saving_ns) == (severity, 160_000)
+    assert told["X4"].further_ns == 160_000 * (1 - share)
+
+
+def test_what_is_general_and_adds_little_is_not_told(tell):
+    section = tell([500], _General(), _Part(0.9))
+    assert codes(section) == ["X5"]
+    states = section.table("checked").set_index("code")["state"].to_dict()
+    assert states == {"X4": "too little by itself", "X5": "found"}
