@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from htareport.rules.communication_sets import compute
+from htareport.algorithms import intervals
+from htareport.algorithms.intervals import EMPTY
+from htareport.rules.communication_sets import compute, steps_of
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, minus, total
 from htareport.trace.idle import Cause
@@ -26,6 +28,7 @@ _IDLE: dict[str, tuple[Cause, ...]] = {
     ),
 }  # fmt: skip
 _MOST_NAMES, _MOST_CHARACTERS = 40, 160
+_FEWEST_STEPS = 3
 _REST = "(other kernels)"
 _LEAST_SHARE = 0.01  # Of its compute: a kernel that counts in how evenly a rank is slower.
 _EVEN = 0.25  # Of the median ratio's excess: how far apart the quartiles are of ranks whose device is slow.
@@ -39,6 +42,7 @@ def own_time(rank: Rank) -> Own:
         names = {name: [(host, time / every) for host, time in rank.names(*_IDLE[name])] for name in _IDLE}
         rank.shared["own"] = {
             "compute": total(compute(rank)) / every,
+            "error": _error(rank),
             "copies": total(minus(rank.busy("memory"), busy)) / every,
             "idle": idle,
             "names": names,
@@ -46,6 +50,19 @@ def own_time(rank: Rank) -> Own:
         }
     found: Own = rank.shared["own"]
     return found
+
+
+def _error(rank: Rank) -> float:
+    """Standard error of compute per step and device, ns; inf where there are too few steps to tell."""
+    steps = [steps_of(rank, lane) for lane in rank.lanes]
+    parts = [
+        intervals.covered(compute(rank).get(lane, EMPTY), mine[:, 0], mine[:, 1])
+        for lane, mine in zip(rank.lanes, steps, strict=True)
+    ]
+    times = np.concatenate(parts or [np.zeros(0, np.int64)])
+    if not len(rank.trace.steps) or len(times) < _FEWEST_STEPS:
+        return float("inf")
+    return float(times.std(ddof=1) / np.sqrt(len(times)))
 
 
 def _kernels(rank: Rank, every: int) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -124,8 +125,8 @@ class UnevenCompute(Rule):
     """Ranks have unequal amounts of compute, so that those with less wait for those with more.
 
     ## When it speaks
-    Compute time per step differs between the ranks by more than `spread` of its mean, no straggler is named, and ranks
-    wait for each other.
+    Compute time per step differs between the ranks by more than `spread` of its mean, and by more than it varies from
+    step to step would explain; no straggler is named, and ranks wait for each other.
 
     ## What it could save
     What the rank with most compute has over the mean; on each rank no more than it waits for others while compute
@@ -188,7 +189,9 @@ def uneven_compute(found: Found, spread: float = 0.05) -> Mapping[int, float]:
     world = max(each.numbers["world"] for each in found.ranks.values())
     if skew.named or not times or len(times) < world / 2:
         return {}
-    mean = sum(times.values()) / len(times)
-    if max(times.values()) - min(times.values()) <= spread * mean:
+    mean, apart = sum(times.values()) / len(times), max(times.values()) - min(times.values())
+    error = math.sqrt(sum(skew.own[rank]["error"] ** 2 for rank in times) / len(times))
+    by_chance = (2 + 2 * math.sqrt(2 * math.log(len(times)))) * error  # Hardly any range of so many means is larger.
+    if apart <= max(spread * mean, by_chance):
         return {}
     return {rank: min(skew.waiting[rank], max(times.values()) - mean) for rank in times}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from builder import TraceBuilder
 
 from htareport.findings import Finding
@@ -58,7 +59,8 @@ class Part:
 class ParallelJob:
     """In each step every rank loads, launches gemms and relus by turns, and all-reduces: 100 µs once all have come.
 
-    `different` are ranks that do something else; `turns` names the rank that does it in each step instead, in turn.
+    `different` are ranks that do something else, `late_by_turns` is what each rank does in turn. `noise` is how much
+    kernels vary, relative to their duration.
     """
 
     ranks: int = 4
@@ -67,13 +69,15 @@ class ParallelJob:
     different: dict[int, Part] = field(default_factory=dict)
     late_by_turns: Part | None = None
     clocks: tuple[float, ...] = ()
+    noise: float = 0.0
+    seed: int = 0
 
     def traces(self) -> list[TraceBuilder]:
         """A trace per rank."""
         traces = [TraceBuilder(rank, self.ranks) for rank in range(self.ranks)]
-        now = 1000.0
+        source, now = np.random.default_rng(self.seed), 1000.0
         for number in range(self.steps):
-            now = self._step(traces, number, now)
+            now = self._step(traces, number, now, lambda: 1 + self.noise * float(source.standard_normal()))
         return traces
 
     def _part(self, rank: int, number: int) -> Part:
@@ -81,10 +85,11 @@ class ParallelJob:
             return self.late_by_turns
         return self.different.get(rank, self.usual)
 
-    def _step(self, traces: list[TraceBuilder], number: int, start: float) -> float:
+    def _step(self, traces: list[TraceBuilder], number: int, start: float, vary: Callable[[], float]) -> float:
         parts = [self._part(rank, number) for rank in range(self.ranks)]
         offsets = self.clocks or (0.0,) * self.ranks
-        done = [_before(trace, part, start + off) for trace, part, off in zip(traces, parts, offsets, strict=True)]
+        ranks = zip(traces, parts, offsets, strict=True)
+        done = [_before(trace, part, start + offset, vary) for trace, part, offset in ranks]
         end = max(device - off for (_, device), off in zip(done, offsets, strict=True)) + 100
         for trace, (host, device), off in zip(traces, done, offsets, strict=True):
             trace.cpu_op("c10d::allreduce_", host, 10)
@@ -94,7 +99,7 @@ class ParallelJob:
         return end + 10
 
 
-def _before(trace: TraceBuilder, part: Part, start: float) -> tuple[float, float]:
+def _before(trace: TraceBuilder, part: Part, start: float, vary: Callable[[], float]) -> tuple[float, float]:
     """All that comes before the all-reduce; when host and device have done it."""
     host, device = start, start
     if part.load:
@@ -108,7 +113,7 @@ def _before(trace: TraceBuilder, part: Part, start: float) -> tuple[float, float
         name, length = (GEMM, part.gemm) if number % 2 == 0 else (RELU, part.relu)
         trace.cpu_op("aten::linear", host, part.launch)
         host += part.launch
-        device = max(device, host)
+        device, length = max(device, host), round(length * vary(), 3)
         trace.kernel(name, device, length, launch=(host - 5, 5))
-        device += length
+        device = round(device + length, 3)
     return host, max(device, host + 9)

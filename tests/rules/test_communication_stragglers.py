@@ -17,6 +17,22 @@ def test_nobody_is_late(tmp_path):
     assert not section.findings or set(told(section)) == {"N1"}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_chance_names_nobody(tmp_path, seed):
+    """Kernels vary by a fifth, clocks are off by milliseconds: now this rank is late, now that."""
+    traces = ParallelJob(ranks=8, noise=0.2, seed=seed, clocks=(0, 5000, -4000, 1, 2, 3, 900, 70)).traces()
+    assert not {"N4", "N5", "N6"} & set(told(findings(tmp_path, traces)))
+
+
+def test_a_straggler_among_noise(tmp_path):
+    """500 µs, give or take what the others vary by."""
+    traces = ParallelJob(ranks=8, noise=0.05, steps=10, different={6: SLOW}).traces()
+    found = told(findings(tmp_path, traces))
+    assert found["N4"].ranks == (6,)
+    assert found["N4"].saving_ns == pytest.approx(500 * US, rel=0.05)
+    assert "because its kernels take 1.8" in found["N5"].title
+
+
 @pytest.mark.parametrize("clocks", [(), (0, 4000, -3000, 5000)])
 def test_slow_kernels(tmp_path, clocks):
     """5 × 100 µs later than the others, at each of 6 all-reduces: exactly what the others wait for it."""
