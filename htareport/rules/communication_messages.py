@@ -139,26 +139,28 @@ class ManyCollectives(Rule):
     least: float = 0.01
 
     def look(self, rank: Rank) -> Evidence | None:
-        found, calls, largest, what = Sets(), 0, 0, ""
-        for lane in rank.lanes:
+        found, sizes, names = Sets(), list[int](), list[str]()
+        for device, capture in rank.lanes:
             rows = kernels(rank)
-            rows = rows[(rows["device"] == lane[0]).to_numpy() & (rows["capture"] == lane[1]).to_numpy()]
-            bursts = [burst for burst in self._bursts(rank, rows) if len(burst) >= self.calls]
-            spans = np.array([[each["ts"].iloc[0], each["end"].iloc[-1]] for each in bursts], np.int64).reshape(-1, 2)
-            found[lane] = intervals.union(spans[:, 0], spans[:, 1])
-            for burst in bursts:
-                calls += len(burst)
-                if len(burst) > largest:
-                    largest, what = len(burst), str(burst["what"].iloc[0])
+            rows = rows[(rows["device"] == device).to_numpy() & (rows["capture"] == capture).to_numpy()]
+            first, last = self._bursts(rank, rows)
+            found[device, capture] = intervals.union(rows["ts"].to_numpy()[first], rows["end"].to_numpy()[last])
+            sizes += (last - first + 1).tolist()
+            names += rows["what"].iloc[first].tolist()
         claim = common(found, rank.idle)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim, {"calls": calls / per(rank), "largest": largest, "what": what}, rank.spans(claim))
+        largest = max(sizes)
+        numbers = {"calls": sum(sizes) / per(rank), "largest": largest, "what": names[sizes.index(largest)]}
+        return Evidence(claim, numbers, rank.spans(claim))
 
-    def _bursts(self, rank: Rank, rows: pd.DataFrame) -> list[pd.DataFrame]:
-        """Runs of one kind, each soon behind the one before and without compute between."""
+    def _bursts(self, rank: Rank, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last row of each long run of one kind, each soon behind the one before, without compute between."""
         apart = (np.diff(rows["ts"].to_numpy(), prepend=0) > 1000 * self.within) | ~_behind(rank, rows)
-        return [burst for _, burst in rows.groupby(np.cumsum(apart))]
+        first = np.flatnonzero(apart)
+        last = np.append(first[1:], len(rows)) - 1 if len(first) else first
+        long = last - first + 1 >= self.calls
+        return first[long], last[long]
 
     def tell(self, found: Found) -> Finding:
         n = found.numbers

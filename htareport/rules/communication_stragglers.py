@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from htareport.analyses.arrivals import is_late
 from htareport.findings import Finding, Span
 from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
 from htareport.rules.communication_own import COPIES, HOST, MORE, SLOWER, Difference, difference
@@ -86,8 +87,8 @@ def _ranks(named: list[int]) -> str:
 def _evidence(skew: Skew, rank: int, found: Found) -> str:
     late, there = skew.late_of(rank), (skew.every["rank"] == rank).sum()
     what = late.groupby(["name", "process_group"])["margin"].sum().sort_values(ascending=False, kind="stable").index[0]
-    others = skew.every.loc[skew.every["rank"] != rank]
-    next_most = max((len(skew.late_of(other)) for other in sorted(set(others["rank"]))), default=0)
+    others = skew.every[is_late(skew.every) & (skew.every["rank"] != rank)]
+    next_most = int(others["rank"].value_counts().max()) if len(others) else 0
     return (
         f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to more than {next_most}: by "
         f"{found.time(float(late['margin'].mean()))} on average, mostly to {' · '.join(filter(None, what))}."
