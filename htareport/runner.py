@@ -25,6 +25,7 @@ from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
+from htareport.trace.secrets import HOSTS
 from htareport.trace.summary import (
     RankFacts,
     consistency_warnings,
@@ -110,9 +111,9 @@ def analyze(  # noqa: PLR0913  the options of a run
 
 def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
-    text = report.to_json().decode()
-    renamed = numbered(text, [each.host for each in facts if each.host])
-    return report if renamed == text else Report.from_json(renamed)
+    if not any(each.host or HOSTS in each.redactions for each in facts):
+        return report
+    return Report.from_json(numbered(report.to_json().decode(), [each.host for each in facts if each.host]))
 
 
 def summarize(
