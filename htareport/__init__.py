@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from htareport.analyses.base import Analysis
     from htareport.hta import DeviceType, LabeledTrace, TraceAnalysis, TraceDiff
     from htareport.integrations.torch import profile_training
+    from htareport.pair import diff
     from htareport.report import Report
     from htareport.runner import analyze
     from htareport.trace import RankTrace, Trace
@@ -32,6 +33,7 @@ __all__ = [
     "TraceDiff",
     "__version__",
     "analyze",
+    "diff",
     "profile_training",
 ]
 
@@ -45,6 +47,7 @@ _HOMES = {
     "LabeledTrace": "htareport.hta",
     "TraceDiff": "htareport.hta",
     "analyze": "htareport.runner",
+    "diff": "htareport.pair",
     "profile_training": "htareport.integrations.torch",
 }
 

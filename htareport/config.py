@@ -43,6 +43,8 @@ class ReportOptions:
     paper: str = "A4"
     require_pdf: bool = False
     plotlyjs: Path | None = None
+    fail_on: tuple[str, ...] = ()
+    fail_on_inconclusive: bool = False
     salvage: bool = False
     max_bytes: int | None = None
     no_redact: bool = False
@@ -131,7 +133,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _outputs(value: Any) -> tuple[str, ...]:
+def _texts(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_text(each) for each in (value if isinstance(value, list) else [value])))
 
 
@@ -216,7 +218,7 @@ def _settings(value: Any) -> Settings:
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "output": _outputs,
+    "output": _texts,
     "title": _title,
     "ranks": ranks,
     "steps": str,
@@ -227,6 +229,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(AMOUNTS, _amount),
     "require_pdf": _flag,
     "plotlyjs": _file,
+    "fail_on": _texts,
+    "fail_on_inconclusive": _flag,
     "salvage": _flag,
     "max_bytes": _bytes,
     "no_redact": _flag,

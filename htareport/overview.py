@@ -1,4 +1,4 @@
-"""The answer in a sentence, from the key numbers of the sections."""
+"""The answer in a few sentences: from the key numbers of the sections, and what to look at first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from htareport.findings import Finding, Severity
 from htareport.report import Fact, Section, Table, Unit
 from htareport.trace.summary import RankFacts
 from htareport.trace.window import listed
@@ -13,10 +14,11 @@ from htareport.units import text
 
 _WORTH_SAYING = 0.02  # Less idle time than this needs no cause.
 _MOSTLY = 0.5
+_HOST, _STRAGGLERS = "Host and idle time", "stragglers"  # Family, and section, of findings that say more than we do.
 
 
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
-    """Say what a step takes, where its time goes and who is slowest, as far as the run tells."""
+    """Say what a step takes, where its time goes, who is slowest and what comes first, as far as the run tells."""
     facts = {fact.name: fact for section in sections for fact in section.facts}
     if not any(each.num_events for each in ranks):
         return "Nothing was recorded."
@@ -25,8 +27,23 @@ def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
     which = _which(ranks) if "step_time" in facts else ""
     duration = _duration(facts, ranks, has_gpu=has_gpu) + (f" ({which})" if which else "")
     duration += (": on average " if which else ": ") + shares + "." if shares else "."
-    said = [duration, *_cause(facts), *_slowest(facts), *([] if has_gpu else _host_only(facts)), salvaged]
-    return " ".join(filter(None, said))
+    lead = _lead(sections)
+    said = [duration, *_cause(facts, lead), *_slowest(facts, lead), *([] if has_gpu else _host_only(facts)), salvaged]
+    return " ".join(filter(None, [*said, f"First: {_sentence(lead.title)}" if lead else ""]))
+
+
+def _lead(sections: Sequence[Section]) -> Finding | None:
+    """The finding to begin with: the first that saves something or is grave, of those that matter."""
+    every = (finding for section in sections for finding in section.findings)
+    matter = [finding for finding in every if finding.severity is not Severity.LOW]
+    first = (finding for finding in matter if finding.saving_ns or finding.severity is Severity.HIGH)
+    return next(first, matter[0] if matter else None)
+
+
+def _sentence(title: str) -> str:
+    """A title as a sentence, without marks of code: a verdict is plain text."""
+    plain = title.replace("`", "").strip()
+    return plain if plain.endswith((".", "!", "?")) else f"{plain}."
 
 
 def salvaged_sentence(ranks: Sequence[int]) -> str:
@@ -102,9 +119,11 @@ def _whole_percents(shares: list[float]) -> list[int]:
     return [value + (i in by_loss[:missing]) for i, value in enumerate(down)]
 
 
-def _cause(facts: dict[str, Fact]) -> list[str]:
-    """What idle time and what lies outside the steps come from."""
+def _cause(facts: dict[str, Fact], lead: Finding | None) -> list[str]:
+    """What idle time, if the first finding doesn't say it, and what lies outside the steps come from."""
     said, cause, idle = [], facts.get("host_wait_share"), facts.get("idle_share")
+    if lead and lead.family == _HOST:
+        cause = None
     if cause and idle and cause.value is not None and (idle.value or 0) >= _WORTH_SAYING and cause.value >= _MOSTLY:
         said.append(f"The host launches late in {_percent(cause.value)} of the idle time.")
     if (outside := facts.get("outside_steps")) and outside.value is not None:
@@ -117,13 +136,13 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}\u202f%"
 
 
-def _slowest(facts: dict[str, Fact]) -> list[str]:
+def _slowest(facts: dict[str, Fact], lead: Finding | None) -> list[str]:
     said = []
     if (late := facts.get("late_rank")) and late.value is not None:
         said.append(f"The others wait for rank {int(late.value)}, whose own time is longer ({late.detail}).")
     if (slow := facts.get("slowest_rank")) and slow.value is not None:
         said.append(f"Rank {int(slow.value)} takes longest ({slow.detail}).")
-    said = said[:1]
+    said = [] if lead and lead.section == _STRAGGLERS else said[:1]
     if (step := facts.get("slow_step")) and step.value is not None:
         said.append(f"Step {int(step.value)} is slow ({step.detail}).")
     return said

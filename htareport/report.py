@@ -6,9 +6,7 @@ trip through JSON unchanged. That JSON is the one file format that stays readabl
 
 from __future__ import annotations
 
-import gzip
 import importlib
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +18,8 @@ import pandas as pd
 
 from htareport.codec import ALWAYS, DecodeError, decode, encode
 from htareport.errors import ReportFileError
-from htareport.saved import check_charts, check_meta
+from htareport.findings import Finding
+from htareport.saved import check_charts, check_meta, read_bytes
 
 SCHEMA_VERSION = 1
 
@@ -31,17 +30,26 @@ class Unit(StrEnum):
     TEXT = "text"
     NAME = "name"  # Name of a kernel, operator or call: shortened where space is short, never in data.
     ID = "id"  # Rank, device, stream, step: a number that is not a quantity.
+    RANK = "rank"  # An ID that stands alone, where no heading says what it is: "rank 2".
+    STEP = "step"
     COUNT = "count"
     NUMBER = "number"  # A quantity whose label names its unit: money, samples per second.
     NANOSECONDS = "ns"
     BYTES = "bytes"
     RATIO = "ratio"  # 0 to 1, shown as percent.
     BYTES_PER_SECOND = "bytes/s"
+    FLOP = "flop"  # Floating-point operations.
+    FLOP_PER_SECOND = "flop/s"
 
     @property
     def is_additive(self) -> bool:
         """Whether a missing row means zero (times, counts, bytes) rather than unknown (ratios, rates)."""
-        return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES}
+        return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES, Unit.FLOP}
+
+    @property
+    def is_id(self) -> bool:
+        """Whether values are numbers that name something: nothing to add, to compare or to group by thousands."""
+        return self in {Unit.ID, Unit.RANK, Unit.STEP}
 
     @property
     def is_text(self) -> bool:
@@ -62,14 +70,6 @@ class Status(StrEnum):
     OK = "ok"
     NOT_APPLICABLE = "not_applicable"
     FAILED = "failed"
-
-
-class Severity(StrEnum):
-    """How much a finding matters, least first."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 class Mark(StrEnum):
@@ -113,6 +113,7 @@ class TableSpec:
     columns: tuple[Column, ...]
     help: str = ""
     is_detail: bool = False  # Shown on demand: what one looks up, not what one reads.
+    is_data: bool = False  # Not shown, for those who compute with it: in the JSON and the CSV only.
 
     @property
     def keys(self) -> list[str]:
@@ -154,7 +155,7 @@ class Chart:
 
     | mark | x | y | color | further |
     | --- | --- | --- | --- | --- |
-    | bar | value | category (one row each, top first) | class of the bar, or None | |
+    | bar | value | category (one row each, top first) | class of the bar, or None | low: start, else 0 |
     | stacked_bar | category or number | value | series, stacked in order | |
     | line | number | number | series or None | low, high: band |
     | area | number | number | series, stacked in order | |
@@ -205,21 +206,6 @@ class Fact:
     def __post_init__(self) -> None:
         if self.value is not None:  # Often a numpy scalar, which JSON does not know.
             object.__setattr__(self, "value", None if self.value != self.value else float(self.value))
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing the reader should know, with its evidence and what to try. `code` is stable."""
-
-    code: str
-    severity: Severity
-    title: str
-    evidence: str = ""
-    advice: str = ""
-    saving_ns: int | None = None
-    confidence: str = ""
-    ranks: tuple[int, ...] = ()
-    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +291,9 @@ class Report:
     def load(cls, path: str | Path) -> Self:
         """Read a .json or .json.gz that `write` made. ReportFileError (naming `path`) if it is something else."""
         try:
-            data = Path(path).read_bytes()
-            if data[:2] == b"\x1f\x8b":
-                data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
-            raise ReportFileError(f"{path}: {reason or error}") from error
+            data = read_bytes(path)
+        except DecodeError as error:
+            raise ReportFileError(f"{path}: {error}") from error
         return cls.from_json(data, str(path))
 
     def write(self, path: str | Path, **options: Any) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from htareport._version import __version__
 from htareport.analyses import discover
@@ -21,6 +21,10 @@ from htareport.errors import NothingToReadError, UsageError, printable
 from htareport.executors import isolated
 from htareport.overview import marked, verdict
 from htareport.report import Report, Section, Status, Table, concat
+from htareport.rules import discover as discover_rules
+from htareport.rules.base import Rule
+from htareport.rules.looking import RankEvidence, look
+from htareport.rules.telling import tell
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
@@ -50,6 +54,7 @@ class RankSummary:
     frames: dict[str, Frames] = field(default_factory=dict)
     missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Analysis: texts of the capabilities it lacks.
     errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
+    evidence: RankEvidence | None = None  # What rules found.
     load_error: str = ""
 
 
@@ -57,6 +62,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     source: Source | Trace,
     *,
     analyses: Sequence[Analysis] | None = None,
+    rules: Sequence[Rule] | None = None,
     steps: str = "all",
     salvage: bool = False,
     redact: bool = True,
@@ -64,7 +70,9 @@ def analyze(  # noqa: PLR0913  the options of a run
     title: str = "",
     progress: Progress | None = None,
 ) -> Report:
-    """Run the analyses (all by default) over every rank of a run and return the report.
+    """Run the analyses and rules over every rank of a run and return the report: all by default.
+
+    Where analyses are chosen, no rules run unless they are given too.
 
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
     `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
@@ -76,8 +84,11 @@ def analyze(  # noqa: PLR0913  the options of a run
     how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact)
     trace = replace(trace, options=how)
     chosen = discover() if analyses is None else list(analyses)
+    asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
     window = Window.parse(steps)
-    summaries = sorted(_summaries(trace, chosen, window, executor, progress), key=lambda summary: summary.rank)
+    summaries = sorted(
+        _summaries(trace, Work(chosen, asked, window, how), executor, progress), key=lambda summary: summary.rank
+    )
     loaded = [summary for summary in summaries if summary.facts]
     if not loaded:
         reasons = "; ".join(_file_error(trace, summary) for summary in summaries[:3])
@@ -85,13 +96,15 @@ def analyze(  # noqa: PLR0913  the options of a run
     _check_steps(window, loaded)
     job = _job(loaded)
     drawn = [_section(analysis, loaded, job) for analysis in chosen]
-    sections = tuple(section for section, _ in drawn)
+    evidence = [summary.evidence for summary in loaded if summary.evidence]
+    found = [tell(evidence, asked, job.zero_ns)] if evidence else []
+    sections = (*found, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
     meta = job_meta(facts, trace.left_out, window) | {
         "version": __version__,
         "source": trace.label,
-        "options": {each.name: options for each in chosen if (options := each.chosen_options())},
+        "options": _options(chosen, asked),
         "problems": problems,
     }
     salvaged = [text for each in facts for text in each.salvaged]
@@ -109,6 +122,16 @@ def analyze(  # noqa: PLR0913  the options of a run
     return _with_numbered_hosts(report, facts) if redact else report
 
 
+def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
+    """Options of the analyses, and of the rules the thresholds that are not the default."""
+    options = {each.name: options for each in analyses if (options := each.chosen_options())}
+    for rule in rules:
+        default = rule.options()
+        if changed := {name: value for name, value in rule.chosen_options().items() if value != default[name]}:
+            options[rule.code] = changed
+    return options
+
+
 def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
     if not any(each.host or HOSTS in each.redactions for each in facts):
@@ -116,22 +139,26 @@ def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     return Report.from_json(numbered(report.to_json().decode(), [each.host for each in facts if each.host]))
 
 
-def summarize(
-    rank: int,
-    files: Path | tuple[Path, ...],
-    analyses: Sequence[Analysis],
-    window: Window,
-    options: ReadOptions = DEFAULT_OPTIONS,
-) -> RankSummary:
-    """Load one rank and map it for every analysis. Never raises: it runs in another process."""
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with each rank."""
+
+    analyses: Sequence[Analysis]
+    rules: Sequence[Rule] = ()
+    window: Window = ALL
+    options: ReadOptions = DEFAULT_OPTIONS
+
+
+def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
+    """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     try:
-        trace = RankTrace.load(rank, files, window, options)
+        trace = RankTrace.load(rank, files, work.window, work.options)
         summary = RankSummary(rank, facts_of(trace))
     except MemoryError:
         return RankSummary(rank, load_error=_NO_MEMORY)
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
-    for analysis in analyses:
+    for analysis in work.analyses:
         try:
             lacking = analysis.requires - trace.capabilities
             if lacking:
@@ -141,29 +168,29 @@ def summarize(
                 summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
         except Exception:  # noqa: BLE001  an analysis that fails costs only its section
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+    if work.rules:
+        summary.evidence = look(trace, work.rules)
     return summary
 
 
-def _summaries(
-    trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor | None, progress: Progress | None
-) -> Iterator[RankSummary]:
+def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
     found: Iterator[RankSummary]
     if executor is None:
-        found = (summarize(rank, files, analyses, window, trace.options) for rank, files in trace.files.items())
+        found = (summarize(rank, files, work) for rank, files in trace.files.items())
     else:
-        found = _pooled(trace, analyses, window, executor)
+        found = _pooled(trace, work, executor)
     for done, summary in enumerate(found, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")
         yield summary
 
 
-def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor: Executor) -> Iterator[RankSummary]:
+def _pooled(trace: Trace, work: Work, executor: Executor) -> Iterator[RankSummary]:
     futures, broken = dict[Future[RankSummary], int](), list[int]()
     for rank, files in trace.files.items():
         try:
-            futures[executor.submit(summarize, rank, files, analyses, window, trace.options)] = rank
+            futures[executor.submit(summarize, rank, files, work)] = rank
         except BrokenExecutor:  # A worker has died while the ranks are still handed out.
             broken.append(rank)
     for future in as_completed(futures):
@@ -175,7 +202,7 @@ def _pooled(trace: Trace, analyses: Sequence[Analysis], window: Window, executor
             yield RankSummary(futures[future], load_error=f"its worker failed: {error}")
     for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
         try:
-            yield isolated(summarize, rank, trace.files[rank], analyses, window, trace.options)
+            yield isolated(summarize, rank, trace.files[rank], work)
         except BrokenExecutor:
             yield RankSummary(rank, load_error=_KILLED)
 

@@ -1,9 +1,12 @@
-"""What a saved report has to hold beyond its types: `meta` that others compute with, and columns that charts name."""
+"""Saved reports: their bytes, and what they have to hold beyond its types (`meta` that others compute with, charts)."""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from htareport.codec import DecodeError, decode
@@ -21,6 +24,8 @@ class _MetaShape:
     files: tuple[_FileShape, ...] = ()
     left_out: tuple[Mapping[str, str], ...] = ()
     problems: tuple[str, ...] = ()
+    comparison: Mapping[str, Any] | None = None
+    gates: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,16 @@ class _FileShape:
     rank: int | None = None
     bytes: int | None = None
     note: str = ""
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return the content of a file, unpacked where it is gzip. DecodeError with the reason where that fails."""
+    try:
+        data = Path(path).read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise DecodeError(reason or str(error)) from error
 
 
 def check_meta(meta: Mapping[str, Any]) -> None:

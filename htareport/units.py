@@ -25,6 +25,8 @@ SCALES: dict[Unit, tuple[tuple[float, float, str], ...]] = {
     Unit.BYTES: ((2**40, 2**40, "TiB"), (2**30, 2**30, "GiB"), (2**20, 2**20, "MiB"), (2**10, 2**10, "KiB"),
                  (0, 1, "B")),
     Unit.BYTES_PER_SECOND: ((1e8, 1e9, "GB/s"), (1e6, 1e6, "MB/s"), (1e3, 1e3, "kB/s"), (0, 1, "B/s")),
+    Unit.FLOP: ((1e12, 1e12, "TFLOP"), (1e9, 1e9, "GFLOP"), (1e6, 1e6, "MFLOP"), (1e3, 1e3, "kFLOP"), (0, 1, "FLOP")),
+    Unit.FLOP_PER_SECOND: ((1e11, 1e12, "TFLOP/s"), (1e8, 1e9, "GFLOP/s"), (1e6, 1e6, "MFLOP/s"), (0, 1, "FLOP/s")),
     Unit.RATIO: ((0, 0.01, "%"),),
 }  # fmt: skip
 _SMALLEST_PERCENT = 0.005
@@ -74,8 +76,9 @@ def text(value: Any, unit: Unit) -> str:
 
 
 def _quantity(finite: float, value: Any, unit: Unit) -> str:
-    if unit is Unit.ID:
-        return f"{int(value)}" if finite.is_integer() else f"{finite:g}"
+    if unit.is_id:
+        name = f"{int(value)}" if finite.is_integer() else f"{finite:g}"
+        return name if unit is Unit.ID else f"{unit} {name}"
     if unit is Unit.COUNT:
         is_countable = finite.is_integer() and abs(finite) < _TOO_LONG
         return f"{int(value):,}" if is_countable else _digits(finite, plain=True)

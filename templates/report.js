@@ -48,14 +48,22 @@ const themed = (spec, dark) => {
 const decoded = (html) => new DOMParser().parseFromString(html, 'text/html').documentElement.textContent;
 const encoded = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 const NARROW = 440; // Pixels; below, names get no more than a third, and axes fewer ticks.
+const ruler = document.createElement('canvas').getContext('2d');
+const fitted = (text, room) => { // As much of a text as is no wider than so many pixels, its middle left out.
+  let length = text.length, shown = text;
+  while (length > 4 && ruler.measureText(shown).width > room) {
+    const head = Math.floor(--length * 2 / 3);
+    shown = `${text.slice(0, head)}…${text.slice(head - length)}`;
+  }
+  return shown;
+};
 const narrowed = (spec, width) => {
   const { margin, xaxis, yaxis } = spec.layout;
   margin.l = Math.min(margin.l, Math.round(width * 0.36));
   xaxis.nticks = 4;
   if (xaxis.ticktext?.length > 6) xaxis.ticktext = xaxis.ticktext.map((text, i) => (i % 2 ? '' : text));
-  const most = Math.floor(margin.l / 7.6), head = Math.floor(most * 2 / 3);
-  yaxis.ticktext = yaxis.ticktext?.map(decoded)
-    .map((text) => (text.length > most ? `${text.slice(0, head)}…${text.slice(head + 1 - most)}` : text)).map(encoded);
+  ruler.font = `${spec.layout.font.size}px ${spec.layout.font.family}`;
+  yaxis.ticktext = yaxis.ticktext?.map((text) => encoded(fitted(decoded(text), margin.l - 16)));
 };
 const config = (name) => ({
   responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: '', displayModeBar: matchMedia('(hover: hover)').matches && 'hover',
@@ -64,7 +72,7 @@ const config = (name) => ({
 // Series as buttons that hide and show them.
 const legendOf = (plot, spec) => {
   const names = [...new Set(spec.data.map((trace) => trace.legendgroup).filter(Boolean))];
-  if (names.length < 2) return null;
+  if (!names.length) return null;
   const legend = document.createElement('div');
   legend.className = 'legend';
   legend.append(...names.map((name) => {
@@ -140,6 +148,20 @@ const reveal = (target, block = 'start') => {
   for (let node = target; node; node = node.parentElement) if (node.tagName === 'DETAILS') node.open = true;
   target?.scrollIntoView({ block });
 };
+// The place in the page stands out in its contents.
+const places = new Map($$('nav a').map((link) => [document.getElementById(link.hash.slice(1)), link]));
+if ('IntersectionObserver' in window) {
+  const seen = new Set();
+  const spy = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) seen[isIntersecting ? 'add' : 'delete'](target);
+    const here = [...places].filter(([place]) => seen.has(place)).at(-1)?.[1];
+    if (!here) return;
+    for (const link of places.values()) link.removeAttribute('aria-current');
+    here.setAttribute('aria-current', 'location');
+  }, { rootMargin: '-10% 0px -80%' });
+  for (const place of places.keys()) if (place) spy.observe(place);
+}
+
 // A deep link opens what it points into.
 const open = () => {
   let id = location.hash.slice(1);
@@ -150,10 +172,10 @@ const open = () => {
 addEventListener('hashchange', open);
 addEventListener('DOMContentLoaded', open);
 
-// Where closed parts cannot be printed by style alone, they are opened meanwhile.
+// Findings are printed whole. Where that cannot be done by style alone, they are opened meanwhile.
 let shut = [];
 addEventListener('beforeprint', () => {
-  shut = $$('details.finding:not([open]), details.help:not([open]), #about details:not([open]), details.detail:not([open])');
+  shut = $$('details.finding:not([open])');
   for (const details of shut) details.open = true;
 });
 addEventListener('afterprint', () => { for (const details of shut) details.open = false; });

@@ -3,9 +3,12 @@ const NNBSP = '\u202f', MISSING = '–';
 const SCALES = {
   ns: [[1e9, 1e9, 's'], [1e6, 1e6, 'ms'], [1e3, 1e3, 'µs'], [0, 1, 'ns']],
   bytes: [[2 ** 40, 2 ** 40, 'TiB'], [2 ** 30, 2 ** 30, 'GiB'], [2 ** 20, 2 ** 20, 'MiB'], [2 ** 10, 2 ** 10, 'KiB'], [0, 1, 'B']],
+  flop: [[1e12, 1e12, 'TFLOP'], [1e9, 1e9, 'GFLOP'], [1e6, 1e6, 'MFLOP'], [1e3, 1e3, 'kFLOP'], [0, 1, 'FLOP']],
+  'flop/s': [[1e11, 1e12, 'TFLOP/s'], [1e8, 1e9, 'GFLOP/s'], [1e6, 1e6, 'MFLOP/s'], [0, 1, 'FLOP/s']],
   'bytes/s': [[1e8, 1e9, 'GB/s'], [1e6, 1e6, 'MB/s'], [1e3, 1e3, 'kB/s'], [0, 1, 'B/s']],
 };
-const CSV_UNITS = { ns: 'ns', bytes: 'bytes', ratio: 'ratio', 'bytes/s': 'bytes/s' };
+const IDS = ['id', 'rank', 'step'];
+const CSV_UNITS = { ns: 'ns', bytes: 'bytes', ratio: 'ratio', 'bytes/s': 'bytes/s', flop: 'FLOP', 'flop/s': 'FLOP/s' };
 const fixed = (value, decimals) => value.toLocaleString('en-US', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 const rounded = (value) => (Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(3)));
 const digits = (value, plain) => {
@@ -23,7 +26,7 @@ const percent = (value) => {
   return fixed(value, Math.abs(value) >= 100 || !value ? 0 : Math.abs(value) >= 10 ? 1 : 2);
 };
 const quantity = (value, unit) => {
-  if (unit === 'id') return String(value);
+  if (IDS.includes(unit)) return unit === 'id' ? String(value) : `${unit} ${value}`;
   if (unit === 'count') return Number.isInteger(value) && Math.abs(value) < 1e15 ? fixed(value, 0) : digits(value, true);
   if (unit === 'number') return digits(value, false);
   if (unit === 'ratio') return `${percent(100 * value)}${NNBSP}%`;
@@ -86,7 +89,7 @@ class LiveTable {
     for (const one of $$('[id]', this.body)) owner[one.id] = this;
     for (const head of this.heads) head.replaceChildren(element('button', { type: 'button' }, ...head.childNodes));
     this.listen();
-    this.say(Math.min(this.limit, this.total), this.total);
+    this.say(Math.min(this.limit, this.body.rows.length), this.total); // Long names leave room for fewer rows as markup.
   }
 
   listen() {
@@ -119,7 +122,7 @@ class LiveTable {
   hits() {
     const place = Number($('select', this.root)?.dataset.column ?? -1);
     const rows = this.rows.filter((row) => (!this.choice || full(row[place]) === this.choice)
-      && (!this.query || this.words(row).includes(this.query) || row.some((value, i) => typeof value === 'number' && this.units[i] === 'id' && String(value) === this.query)));
+      && (!this.query || this.words(row).includes(this.query) || row.some((value, i) => typeof value === 'number' && IDS.includes(this.units[i]) && String(value) === this.query)));
     if (this.column < 0) return rows;
     const at = (row) => full(row[this.column]);
     return rows.sort((a, b) => {
@@ -130,7 +133,7 @@ class LiveTable {
   }
 
   sort(column) {
-    const isText = ['text', 'name', 'id'].includes(this.units[column]);
+    const isText = ['text', 'name', ...IDS].includes(this.units[column]);
     this.sign = this.column === column ? -this.sign : isText ? 1 : -1;
     this.column = column;
     for (const head of this.heads) head.removeAttribute('aria-sort');
@@ -158,9 +161,11 @@ class LiveTable {
   }
 
   say(some, all) {
-    const status = $('.count', this.root), more = $('.more', this.root);
+    const status = $('.count', this.root), more = $('.more', this.root), printed = $('.printed', this.root);
     if (status) status.textContent = some === all ? `${fixed(all, 0)} ${all === 1 ? 'row' : 'rows'}` : `${fixed(some, 0)} of ${fixed(all, 0)} rows`;
     if (more) more.hidden = some >= all;
+    const onPaper = Math.min(30, this.body.rows.length);
+    if (printed) printed.textContent = onPaper < all ? `Printed: the first ${onPaper} of ${fixed(all, 0)} rows.` : '';
   }
 
   save() {
@@ -191,27 +196,29 @@ class LiveTable {
   }
 }
 
+const copyButton = (code) => {
+  const button = element('button', { className: 'copy', type: 'button', textContent: 'Copy' });
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = 'Copied';
+    } catch { // No clipboard here: select it, so that one key copies it.
+      getSelection().selectAllChildren(code);
+    }
+  });
+  return button;
+};
 const addCopyButtons = (root) => {
   for (const details of $$('td.k details', root)) {
     details.addEventListener('toggle', () => {
-      if ($('.copy', details)) return;
-      const button = element('button', { className: 'copy', type: 'button', textContent: 'Copy' });
-      button.addEventListener('click', async () => {
-        const name = $('code', details).textContent;
-        try {
-          await navigator.clipboard.writeText(name);
-          button.textContent = 'Copied';
-        } catch { // No clipboard here: select it, so that one key copies it.
-          getSelection().selectAllChildren($('code', details));
-        }
-      });
-      details.append(button);
+      if (!$('.copy', details)) details.append(copyButton($('code', details)));
     });
   }
 };
 const liveTables = 'DecompressionStream' in window
   ? $$('.tbl').filter((root) => document.getElementById(`${root.id}-data`)).map((root) => new LiveTable(root)) : [];
 addCopyButtons(document);
+for (const snippet of $$('.snippet')) snippet.append(copyButton($('code', snippet)));
 const showKernel = async (id) => {
   const known = owner[id] ? [owner[id]] : liveTables;
   for (const table of known) if (await table.reveal(id)) return;

@@ -11,12 +11,14 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.analyses import analysis_classes
+from htareport.errors import UsageError
 from htareport.report import Status, Unit
-from htareport.runner import analyze, summarize
+from htareport.runner import Work, analyze, summarize
 from htareport.trace import ALL, Capability, RankTrace
 
 CLASSES = analysis_classes()
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+SHAPES = {"Input Dims": [[512], [64, 256], [256, 512]], "Input type": ["float"] * 3}
 COUNTERS = {"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 1000.0, "dram__bytes_read.sum": 500}
 ASKED = {"cost": {"gpu_hour": 2.0, "samples_per_step": 8.0}}  # What some are silent without.
 CHART_COLUMNS = ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text")
@@ -34,7 +36,7 @@ def busy_rank(rank: int = 0, scale: int = 1, devices: int = 1) -> TraceBuilder:
         at = 1000 * step
         trace.step(step, at * scale, 1000 * scale)
         trace.cpu_op("aten::linear", (at + 10) * scale, 80 * scale)
-        trace.cpu_op("aten::addmm", (at + 20) * scale, 50 * scale)
+        trace.cpu_op("aten::addmm", (at + 20) * scale, 50 * scale, **SHAPES)
         for device in range(devices):
             for name, start, dur in (("gemm", 100 + rank, 200), ("relu", 305, 10), ("gemm", 500, 100 + step)):
                 launch = ((at + start - 60) * scale, 5 * scale)
@@ -50,7 +52,7 @@ def busy_rank(rank: int = 0, scale: int = 1, devices: int = 1) -> TraceBuilder:
 
 
 def host_only(rank: int = 0) -> TraceBuilder:
-    return TraceBuilder(rank).cpu_op("aten::mm", 0, 10)
+    return TraceBuilder(rank).cpu_op("aten::mm", 0, 10, **SHAPES)
 
 
 def text_streams(rank: int = 0) -> TraceBuilder:
@@ -62,7 +64,7 @@ def text_streams(rank: int = 0) -> TraceBuilder:
 
 
 def no_length(rank: int = 0) -> TraceBuilder:
-    trace = TraceBuilder(rank).step(0, 0, 5).cpu_op("a", 0, 0).kernel("empty", 1, 0, launch=(0, 0))
+    trace = TraceBuilder(rank).step(0, 0, 5).cpu_op("a", 0, 0, **SHAPES).kernel("empty", 1, 0, launch=(0, 0))
     trace.kernel(NCCL, 2, 0, launch=(1, 0)).memset(3, 0, 0, launch=(2, 0))
     return trace.memory(3, 0, 64).profiler_range("empty", 1, 0, COUNTERS)
 
@@ -97,6 +99,18 @@ def test_words(kind):
         for column in spec.columns:
             assert column.label, (spec.name, column.name)
             assert column.help or column.is_key, (spec.name, column.name)
+
+
+def test_every_number_among_the_options_has_a_range(kind):
+    """Which holds its default, and beyond which it is refused as wrong usage."""
+    ranges = kind.ranges()
+    for name, default in kind.options().items():
+        if isinstance(default, bool | str):
+            continue
+        assert default in ranges[name], name
+        least = ranges[name].least if ranges[name].least is not None else ranges[name].above
+        with pytest.raises(UsageError, match=f"{kind.name}.{name}: .* is outside its range"):
+            kind.configured({name: str(int(least) - 1)})
 
 
 def test_name_is_that_of_the_module(kind):
@@ -188,7 +202,7 @@ def long_rank(tmp_path_factory):
 
 def test_summaries_are_small(kind, long_rank):
     """What leaves a worker is far smaller than the 10,000 kernels of the trace."""
-    summary = summarize(0, long_rank, [kind()], ALL)
+    summary = summarize(0, long_rank, Work([kind()], [], ALL))
     assert not summary.errors
     rows = sum(len(frame) for frames in summary.frames.values() for frame in frames.values())
     assert rows <= 2_500
@@ -222,7 +236,10 @@ def test_twice_the_times_are_twice_the_times(kind, tmp_path):
                 pd.testing.assert_series_equal(2.0 * ours, theirs.astype(float), rtol=0.02, atol=0)
                 if ours.dtype.kind == "i":
                     assert (2 * ours == theirs).all()
-            elif column.unit is Unit.BYTES_PER_SECOND:  # Worked out from times, or as the trace gives it.
+            elif column.unit in {
+                Unit.BYTES_PER_SECOND,
+                Unit.FLOP_PER_SECOND,
+            }:  # Worked out from times, or as the trace gives it.
                 assert ours.equals(theirs) or (ours / 2).equals(theirs)
             elif column.unit is Unit.RATIO:
                 pd.testing.assert_series_equal(ours, theirs)

@@ -11,29 +11,37 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "htareport"
-MODEL = {"algorithms", "errors", "report", "trace", "units"}
-LIBRARY = MODEL | {"analyses", "executors", "hta", "overview", "render", "runner"}
+MODEL = {"algorithms", "devices", "errors", "findings", "report", "trace", "units", "whole_file"}
+LIBRARY = MODEL | {"analyses", "augment", "executors", "hta", "overview", "render", "rules", "runner"}
 MAY_IMPORT = {  # Each may import itself and the version.
     "_version": set(),
     "errors": set(),
     "algorithms": {"errors"},
     "codec": set(),
+    "whole_file": set(),
     "saved": {"codec"},
-    "report": {"algorithms", "codec", "errors", "saved"},
+    "findings": set(),
+    "devices": set(),
+    "report": {"algorithms", "codec", "errors", "findings", "saved"},
     "trace": {"algorithms", "errors"},
     "units": {"report"},
-    "analyses": MODEL,
+    "configurable": {"errors"},
+    "analyses": MODEL | {"configurable"},
+    "augment": MODEL | {"analyses"},
     "overview": MODEL,
-    "runner": MODEL | {"analyses", "executors", "overview"},
+    "comparison": MODEL - {"trace"},
+    "rules": MODEL | {"analyses", "configurable"},  # Of analyses what they share: see below.
+    "runner": MODEL | {"analyses", "executors", "overview", "rules"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": set(),
     "config": {"errors"},
     "hta": LIBRARY,
-    "integrations": {"errors", "executors", "render", "report", "runner"},
+    "integrations": {"deliver", "errors", "executors", "render", "report", "runner"},
+    "pair": MODEL | {"analyses", "comparison", "runner"},
     "deliver": {"errors", "render", "report", "runner"},
-    "cli": LIBRARY | {"config", "deliver"},
+    "cli": LIBRARY | {"comparison", "configurable", "config", "deliver"},
     "__main__": {"cli"},
-    "__init__": LIBRARY | {"integrations"},  # Lazily: see test_importing_loads_nothing_heavy.
+    "__init__": LIBRARY | {"integrations", "pair"},  # Lazily: see test_importing_loads_nothing_heavy.
 }
 FILES = sorted(ROOT.rglob("*.py"))
 HEAVY = {"dask", "jinja2", "msgspec", "numpy", "orjson", "pandas", "plotly", "rich", "weasyprint"}
@@ -59,11 +67,11 @@ def test_layers(path):
     assert used <= MAY_IMPORT[own] | {own, "_version", "__version__"}
 
 
-def test_analyses_know_neither_each_other_nor_how_they_are_drawn():
+def test_analyses_are_known_neither_to_each_other_nor_to_rules_and_know_not_how_they_are_drawn():
     folder = ROOT / "analyses"
     analyses = {path.stem for path in folder.glob("*.py") if "(Analysis)" in path.read_text(encoding="utf-8")}
     assert analyses
-    for path in folder.glob("*.py"):
+    for path in (*folder.glob("*.py"), *(ROOT / "rules").glob("*.py")):
         for name in _imports(path):
             assert name.partition(".")[0] not in {"plotly", "jinja2"}, path
             assert not (name.startswith("htareport.analyses.") and name.split(".")[2] in analyses), path

@@ -6,8 +6,13 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.analyses import discover
+from htareport.findings import Finding, Severity
+from htareport.rules import rule_classes
+from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.rank import Rank
 from htareport.runner import analyze
 
+HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
@@ -27,11 +32,28 @@ def working(rank: int = 0, own: int = 40, *, steps: bool = True, launch: int = 1
     return trace
 
 
+class _Says(Rule):
+    """A rule that finds what it is told to, and claims all idle time if it saves something."""
+
+    title = "Test"
+
+    def __init__(self, code, title, severity, *, saves=False, family=Family.COMPUTE, section=""):
+        self.code, self.said, self.severity, self.saves = code, title, severity, saves
+        self.family, self.section = family, section
+
+    def look(self, rank: Rank) -> Evidence | None:
+        return Evidence(rank.idle if self.saves else {})
+
+    def tell(self, found: Found) -> Finding | None:
+        return self.finding(found, self.said, severity=self.severity)
+
+
 @pytest.fixture
 def verdict(tmp_path):
     def said(*builders, **options):
         for number, builder in enumerate(builders):
             builder.write(tmp_path / "traces" / f"{number}.json")
+        options = {"analyses": discover()} | options  # And no rules, unless they are given.
         return analyze(tmp_path / "traces", **options).verdict.replace("\u202f", " ")
 
     return said
@@ -139,3 +161,35 @@ def test_what_was_not_asked_for_is_not_denied(verdict, only, expected):
     said = verdict(working(), analyses=[each for each in discover() if each.name == only])
     assert said.startswith(expected)
     assert "No GPU" not in said
+
+
+@pytest.mark.parametrize(
+    ("findings", "first"),
+    [
+        ([], ""),
+        ([("A", LOW, True)], ""),
+        ([("A", LOW, True), ("`B` is slow.", MEDIUM, False)], "First: B is slow."),
+        ([("A", MEDIUM, False), ("B", MEDIUM, True)], "First: B."),
+        ([("A", HIGH, False), ("B", HIGH, True)], "First: A."),
+    ],
+)
+def test_what_comes_first(verdict, findings, first):
+    """The first that saves something, or is grave, of those that matter; told behind everything else."""
+    rules = [_Says(f"Q{i}", *rest, saves=saves, family=Family.QUALITY) for i, (*rest, saves) in enumerate(findings)]
+    said = verdict(working(), rules=rules)
+    assert said.endswith(first or "of the idle time.")
+    assert said.count("First:") == bool(first)
+
+
+def test_nothing_is_said_twice(verdict):
+    """That the host is late, where a finding about the host comes first; likewise for a straggler."""
+    host = _Says("H9", "The host is slow", HIGH, family=Family.HOST)
+    assert "launches late" not in verdict(working(), rules=[host])
+    assert "launches late" in verdict(working(), rules=[_Says("C1", "Slow", HIGH)])
+    ranks = [working(0), working(1), working(9, own=60)]
+    straggler = _Says("N4", "Rank 9 is late", HIGH, family=Family.COMMUNICATION, section="stragglers")
+    said = verdict(*ranks, rules=[straggler])
+    assert "wait for rank 9" not in said
+    assert said.endswith("First: Rank 9 is late.")
+    assert rule_classes()["H1"].family == "Host and idle time"  # As the overview calls it.
+    assert "stragglers" in {each.name for each in discover()}

@@ -13,17 +13,16 @@ import pandas as pd
 import pytest
 
 from htareport.errors import ReportFileError, UsageError
+from htareport.findings import Finding, Severity
 from htareport.report import (
     SCHEMA_VERSION,
     Better,
     Chart,
     Column,
     Fact,
-    Finding,
     Mark,
     Report,
     Section,
-    Severity,
     Status,
     Table,
     TableSpec,
@@ -356,8 +355,9 @@ def test_facts_are_plain_numbers():
 
 def test_units_that_add_up():
     """A missing row means zero for these, unknown for the others."""
-    assert {unit for unit in Unit if unit.is_additive} == {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES}
+    assert {unit for unit in Unit if unit.is_additive} == {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES, Unit.FLOP}
     assert {unit for unit in Unit if unit.is_text} == {Unit.TEXT, Unit.NAME}
+    assert {unit for unit in Unit if unit.is_id} == {Unit.ID, Unit.RANK, Unit.STEP}
 
 
 def test_concat_of_empty_frames():

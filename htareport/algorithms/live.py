@@ -33,3 +33,16 @@ def thinned(values: Ints, most: int) -> Ints:
     stretch = np.repeat(np.arange(most), np.diff(np.append(starts, len(values))))
     order = np.lexsort((-values, stretch))
     return np.sort(order[starts])
+
+
+def growth(values: Ints, most: int = 500) -> float:
+    """How much more each value is than the one before: the median slope between all pairs (Theil and Sen).
+
+    Of more than `most` values evenly chosen ones are compared. nan for fewer than two.
+    """
+    places = np.unique(np.linspace(0, len(values) - 1, min(len(values), most)).astype(np.int64))
+    if len(places) < 2:  # noqa: PLR2004  no pair
+        return float("nan")
+    first, second = np.triu_indices(len(places), 1)
+    rises = values[places[second]] - values[places[first]]
+    return float(np.median(rises / (places[second] - places[first])))

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank, cut_note, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace, classify
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _STEPS = "ProfilerStep#…"  # What all steps are called together.
@@ -23,20 +24,35 @@ _MOST_LEVELS = 64  # Annotations around a kernel that are looked at.
 _SHOWN = 12
 _IN_RANKS = 6
 _PARTS = {"own": "outside nested annotations", "nested": "in nested annotations"}
-_NAME = "As annotated; the steps of the profiler together."
+_NAME = "Name as recorded; all profiler steps are one row."
 _TIMES = (
-    Column("count", "Count", Unit.COUNT, "Annotated ranges of this name."),
-    Column("sum", "Total", _NS, "Sum of their durations; one within another of the same name counts too."),
-    Column("own", "Outside nested", _NS, "Time outside the annotations nested directly within, on the same row."),
+    Column("count", "Count", Unit.COUNT, "Ranges of this name."),
+    Column("sum", "Total", _NS, "Sum of their durations; one within another of the same name counts again."),
+    Column(
+        "own", "Outside nested", _NS, "Total without what lies in annotations within, on the same thread or stream."
+    ),
     Column("mean", "Mean", _NS, "Mean duration."),
     Column("min", "Min", _NS, "Shortest."),
     Column("max", "Max", _NS, "Longest."),
 )
 _WORK = (
-    Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills of which it is the innermost."),
-    Column("device", "Device busy", _NS, "Time in which at least one of these runs.", better=Better.LOWER),
-    Column("device_sum", "Device time", _NS, "Sum of their durations.", better=Better.LOWER),
-    Column("under", "Busy with nested", _NS, "Time in which one of these runs, or one of a nested annotation."),
+    Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills launched in it, but in none within it."),
+    Column(
+        "device",
+        "Device busy",
+        _NS,
+        "Time in which at least one of these runs, summed over devices.",
+        better=Better.LOWER,
+    ),
+    Column(
+        "device_sum", "Device time", _NS, "Sum of their durations; those that overlap count each.", better=Better.LOWER
+    ),
+    Column(
+        "under",
+        "Busy with nested",
+        _NS,
+        "Time in which at least one of these or of nested annotations' runs, summed over devices.",
+    ),
 )
 
 
@@ -44,16 +60,17 @@ class Annotations(Analysis):
     """Where the time goes by annotation: `record_function` ranges, profiler steps, and those that libraries set.
 
     ## How it is computed
-    Annotations nest on their thread of the host, and on their stream of the device. *Total* is the sum of the durations
-    of a name, *outside nested* what of it is in no annotation directly within. A kernel belongs to the innermost
-    annotation around the call that launched it; what autograd's own thread launches belongs to the annotation open just
-    then on the thread of the forward pass; what is left belongs to the device annotation around its start on its
-    stream. Of chosen steps only what starts in them counts. A device annotation spans the kernels launched within its
-    twin on the host, idle time between them too.
+    An annotation is a named range on a thread of the host; on the device its twin lasts, on a stream, from the first to
+    the last kernel launched within it, idle time included. *Total* is the sum of the durations of a name over all
+    ranks; *outside nested* leaves out the annotations within. A device event (kernel, copy or fill) belongs to the
+    innermost annotation around the call that launched it; what autograd's own thread launches belongs to the annotation
+    open at that time on the thread of the forward pass. What is then left may still run within an annotation of its
+    stream; a note says how much. If steps are chosen (`--steps`), only what starts in them counts.
 
     ## What to do
-    - Much host time and little device time: the host is busy, or waits. Look at idle time by cause.
-    - Much device time outside annotations: wrap parts of the step in `torch.profiler.record_function("name")`.
+    - Much host time (*Total*) and little *Device busy*: the host works or waits there. See *Idle time by cause*.
+    - Much device time in no annotation (the note): wrap the parts of the step, as in `with
+      torch.profiler.record_function("forward"):`, and record again.
     """
 
     title = "Annotations"
@@ -88,7 +105,8 @@ class Annotations(Analysis):
         host = host.merge(_work(trace, on_host, owner.host), on="name", how="left")
         from_device = _work(trace, on_device, owner.device, levels=1)
         size = {
-            "names": max(len(host), len(device)),
+            "host": len(host),
+            "device": len(device),
             "busy": int(trace.device_events["dur"].sum()),
             "annotated": int(trace.device_events["dur"][(owner.host >= 0) | (owner.device >= 0)].sum()),
             "by_device": int(from_device["device_sum"].sum()),
@@ -186,13 +204,17 @@ class Annotations(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         size = frames["size"]
         if busy := float(size["busy"].sum()):
-            outside = 100 * (1 - float(size["annotated"].sum()) / busy)
-            yield f"{outside:.3g} % of the device time (sum of durations) belongs to no annotation."
+            if outside := busy - float(size["annotated"].sum()):
+                share = text(outside / busy, Unit.RATIO)
+                yield f"{share} of the device time (sum of durations) belongs to no annotation."
             if by_device := float(size["by_device"].sum()):
-                share = 100 * by_device / busy
-                yield f"{share:.3g} % is only within annotations of the device, not launched within one of the host."
-        if (names := int(size["names"].max())) > _MOST_NAMES:
-            yield f"The tables hold the {_MOST_NAMES} annotations of most time on a rank, of up to {names}."
+                share = text(by_device / busy, Unit.RATIO)
+                yield (
+                    f"{share} of the device time is only within annotations of the device, not launched within one of "
+                    "the host."
+                )
+        for place in ("host", "device"):
+            yield from cut_note(f"on the {place}", size[place], _MOST_NAMES, "of most time")
         there = int(size["rank"].nunique())
         yield from ranks_note("by rank", frames["by_rank"], there, "those with most annotated time")
 
@@ -217,7 +239,7 @@ def _statistics(trace: RankTrace, rows: pd.DataFrame) -> pd.DataFrame:
     table["m2"] = (deviation**2).groupby(name).sum()
     table["std"] = np.where(table["count"] > 1, np.sqrt(table["m2"] / np.maximum(table["count"] - 1, 1)), 0.0)
     table = table.rename_axis("name").reset_index()
-    table["is_step"] = [classify.step_number(text) is not None for text in launched.texts(trace, table["name"])]
+    table["is_step"] = [classify.step_number(name) is not None for name in launched.texts(trace, table["name"])]
     return table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
 
 

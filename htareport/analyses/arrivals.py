@@ -10,16 +10,18 @@ import pandas as pd
 
 from htareport.algorithms.collectives import arrivals, chance
 from htareport.analyses.collective_calls import Matching
+from htareport.trace import RankTrace
+from htareport.trace.steps import OUTSIDE
 
 IdentifyStragglers: TypeAlias = Callable[[pd.DataFrame], list[int]]
 """Names the stragglers, most late first, from who comes when; an empty list is a valid answer.
 
 The frame has one row per matched collective and rank that takes part in it, times in ns on one clock: collective (a
-number, in order of time), name and process_group (what it is), step (-1 outside), rank, ranks (how many take part),
-start, lateness (after the earliest start), wait (until the latest start), margin (for the rank that starts last: how
-much later than the second-latest; 0 for the others), last (whether it is that rank), transfer (from the latest start
-to the earliest end), spread (from the earliest to the latest end: how well the clocks agree), step_time (of the step on
-this rank; outside steps the time recorded).
+number, in order of time), name and process_group (what it is), step (in which this rank launches it, -1 outside),
+rank, ranks (how many take part), start, lateness (after the earliest start), wait (until the latest start), margin (for
+the rank that starts last: how much later than the second-latest; 0 for the others), last (whether it is that rank),
+transfer (from the latest start to the earliest end), spread (from the earliest to the latest end: how well the clocks
+agree), step_time (of the step on this rank; outside steps the time recorded).
 """
 
 _LEAST_MARGIN = 50_000  # A last rank this little after the second-latest (ns) has held up nobody,
@@ -33,10 +35,21 @@ _ARRIVALS = (
 )
 
 
+def recorded_times(trace: RankTrace) -> pd.DataFrame:
+    """Length of each step of a rank, and of all that was recorded as that of step -1: step, time (ns)."""
+    steps, by_capture = trace.steps, trace.device_events.groupby("capture")
+    recorded = int((by_capture["end"].max() - by_capture["ts"].min()).sum())  # The time between is none.
+    number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
+    return pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
+
+
 def arrival_rows(found: Matching, times: pd.DataFrame, zero_ns: int) -> pd.DataFrame:
-    """Who comes when: the frame that IdentifyStragglers takes, in order of time and rank."""
+    """Who comes when: the frame that IdentifyStragglers takes, in order of time and rank.
+
+    `times` are the recorded_times of all ranks, with `rank`.
+    """
     parts = []
-    kinds = found.kinds.set_index("kind")
+    kinds, step = found.kinds.set_index("kind"), found.calls["step"].to_numpy(np.int64)
     for one in found.together:
         comes = arrivals(one, found.clocks)
         size = len(one.ranks)
@@ -51,7 +64,7 @@ def arrival_rows(found: Matching, times: pd.DataFrame, zero_ns: int) -> pd.DataF
                     "instance": np.repeat(one.rows[:, 0], size),
                     "name": np.repeat(each["collective"].to_numpy(), size),
                     "process_group": np.repeat(each["process_group"].to_numpy(), size),
-                    "step": np.repeat(calls["step"].to_numpy(np.int64), size),
+                    "step": step[one.rows].ravel(),
                     "rank": np.tile(one.ranks, len(one.key)),
                     "ranks": size,
                     "start": start.ravel() - zero_ns,
@@ -78,15 +91,28 @@ def significant(every: pd.DataFrame) -> list[int]:
     """Name the ranks whose lateness is more than chance and costs time: the default IdentifyStragglers."""
     late = every[is_late(every)]
     held = every[every["collective"].isin(late["collective"])]
-    spent = every.drop_duplicates(["rank", "step"]).groupby("rank")["step_time"].sum()
+    cost = held_share(late, every)
     found = []
     for rank in sorted(set(late["rank"].tolist())):
         mine, there = late[late["rank"] == rank], held[held["rank"] == rank]
-        times, tries, cost = len(mine), len(there), int(mine["margin"].sum())
+        times, tries = len(mine), len(there)
         probability = chance(times, tries, float((1 / there["ranks"]).mean()))
-        if times > _MAJORITY * tries and probability < _LEAST_CHANCE and cost >= _LEAST_HELD_UP * spent[rank]:
-            found.append((-cost, rank))
+        if times > _MAJORITY * tries and probability < _LEAST_CHANCE and cost[rank] >= _LEAST_HELD_UP:
+            found.append((-int(mine["margin"].sum()), rank))
     return [rank for _, rank in sorted(found)]
+
+
+def held_share(some: pd.DataFrame, every: pd.DataFrame) -> pd.Series[float]:
+    """Share of each rank's step time for which it holds up the others, in `some` of the rows of `every`, by rank.
+
+    What is held up within steps, over the time of the steps in which it has collectives; of a rank without collectives
+    in steps, over the time recorded. nan where that is 0.
+    """
+    in_steps = every["step"] != OUTSIDE
+    counts = every[in_steps | ~in_steps.groupby(every["rank"]).transform("any")]
+    spent = counts.drop_duplicates(["rank", "step"]).groupby("rank")["step_time"].sum()
+    held = some.loc[some.index.intersection(counts.index)].groupby("rank")["margin"].sum()
+    return held.reindex(spent.index, fill_value=0) / spent.where(spent > 0).astype("float64")
 
 
 def is_late(every: pd.DataFrame) -> pd.Series:

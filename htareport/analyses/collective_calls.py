@@ -14,6 +14,7 @@ from htareport.analyses.collective_names import labels_of
 from htareport.report import Unit
 from htareport.trace import RankTrace
 from htareport.trace.metadata import world_size_of
+from htareport.trace.steps import OUTSIDE
 from htareport.units import text
 
 _MOST_CALLS = 2_000  # Of a rank,
@@ -22,8 +23,8 @@ _KEYS = ["collective", "process_group", "group", "members", "group_size", "size"
 _SAME_SIZE = ("all_reduce", "all_gather_base", "reduce_scatter_base", "broadcast")  # On every rank.
 _SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "p2p", "batch_isend")
-_PER_SEQ = 1_024  # Kernels of one sequence number.
 
+PER_SEQ = 1_024  # Kernels of one sequence number.
 POINT_TO_POINT = "sent from one rank to another"
 ONE_RANK = "of which one rank only is recorded"
 UNEQUAL = "of which the ranks recorded different numbers"
@@ -34,9 +35,9 @@ NOT_SENT = "beyond those that were compared, evenly chosen"
 def call_frames(trace: RankTrace) -> Frames:
     """A rank's collectives, evenly chosen where they are very many.
 
-    `calls`: kind (row of `kinds`), start, dur (ns), bytes (-1 unknown), step, ordinal (place within the kind and step,
-    or by sequence number), count (of the kind in the step, 0 with sequence numbers). `kinds`: what tells one collective
-    from another, calls (of this kind) and time (their sum). `set_aside`: reason, count.
+    `calls`: kind (row of `kinds`), start, dur (ns), bytes (-1 unknown), step (-1 outside), ordinal (place within the
+    kind and step, or by sequence number), count (of the kind in the step, 0 with sequence numbers). `kinds`: what tells
+    one collective from another, and calls (of this kind). `set_aside`: reason, count.
     """
     labels = labels_of(trace)
     is_direct = labels["group"].ne("") & labels["collective"].str.startswith(_POINT_TO_POINT)
@@ -52,11 +53,10 @@ def call_frames(trace: RankTrace) -> Frames:
     kind = frame.groupby(_KEYS, sort=False).ngroup() if len(frame) else pd.Series(0, frame.index)
     calls = pd.DataFrame({"kind": kind, "start": events["ts"], "dur": events["dur"], "step": events["step"]})
     calls["bytes"] = labels["bytes"].fillna(-1).astype("int64")
-    calls["step"] = calls["step"].where(~frame["has_seq"], 0)
     places = calls.groupby(["kind", "step"])
     calls["ordinal"], calls["count"] = places.cumcount(), places["kind"].transform("size")
     repeated = pd.DataFrame({"kind": kind, "seq": labels["seq"]}).groupby(["kind", "seq"]).cumcount()
-    calls["ordinal"] = calls["ordinal"].where(~frame["has_seq"], labels["seq"] * _PER_SEQ + repeated)
+    calls["ordinal"] = calls["ordinal"].where(~frame["has_seq"], labels["seq"] * PER_SEQ + repeated)
     calls["count"] = calls["count"].where(~frame["has_seq"], 0)
     kinds = frame.assign(kind=kind).drop_duplicates("kind").drop(columns="kind").reset_index(drop=True)
     kinds["calls"] = np.bincount(kind, minlength=len(kinds)).astype(np.int64)
@@ -89,7 +89,7 @@ def _chosen(calls: pd.DataFrame, has_seq: pd.Series, trace: RankTrace) -> Any:
     stride = 1
     while len(calls) > most * stride:
         stride *= 2
-    place = calls["ordinal"].where(~has_seq, calls["ordinal"] // _PER_SEQ) + calls["step"].clip(lower=0)
+    place = (calls["ordinal"] + calls["step"].clip(lower=0)).where(~has_seq, calls["ordinal"] // PER_SEQ)
     return (place % stride == 0) & (np.cumsum(place % stride == 0) <= 2 * most)
 
 
@@ -97,9 +97,9 @@ def _chosen(calls: pd.DataFrame, has_seq: pd.Series, trace: RankTrace) -> Any:
 class Matching:
     """Collectives matched across ranks.
 
-    `calls` are those of all ranks (rank, kind, start, dur, bytes, step), which their rows refer to; `kinds`
-    says what each kind is. `together` holds those that no rank leaves before all have come, for waits and clocks,
-    `others` those that it may (broadcast, say). `left_out` counts kernels by reason.
+    `calls` are those of all ranks (rank, kind, start, dur, bytes, step), which their rows refer to; `kinds` says what
+    each kind is. `together` holds those that no rank leaves before all have come, for waits and clocks, `others` those
+    that it may (broadcast, say). `left_out` counts kernels by reason.
     """
 
     calls: pd.DataFrame
@@ -113,8 +113,9 @@ class Matching:
 def matching(frames: Frames) -> Matching:
     """Match the collectives of all ranks by process group and order, and align the clocks by their ends.
 
-    Where the arguments don't tell the process group, kernels of one name on the same lane of every rank are matched by
-    order, and those whose ends don't agree afterwards are taken apart again.
+    Sequence numbers go through all steps; without them the order is that within a step. Where the arguments don't tell
+    the process group, kernels of one name on the same lane of every rank are matched by order, and those whose ends
+    don't agree afterwards are taken apart again.
     """
     calls, kinds = frames["calls"].copy(), frames["kinds"]
     ranks, first = np.unique(kinds["rank"].to_numpy(), return_index=True)
@@ -127,7 +128,8 @@ def matching(frames: Frames) -> Matching:
     known = (kinds["group"] + kinds["members"]).ne("").to_numpy()
     waits = kinds["collective"].str.startswith(_SYNCHRONISING).to_numpy(dtype=bool) | ~known
 
-    step = calls["step"].to_numpy(np.int64)
+    has_seq = kinds.set_index("kind")["has_seq"].reindex(calls["kind"]).to_numpy(np.bool_)
+    step = np.where(has_seq, OUTSIDE, calls["step"].to_numpy(np.int64))
     key = calls["kind"].to_numpy(np.int64) * (step.max(initial=0) + 2) + step + 1
     columns = [calls[name].to_numpy(np.int64) for name in ("rank", "ordinal", "count", "start", "dur")]
     rank, ordinal, count, start, dur = columns

@@ -48,7 +48,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
     """What is known of each communication kernel, by row of `device_events`.
 
     Columns: collective, process_group (its description, else its name), bytes (nan unknown), then as the arguments have
-    them group, members (its ranks as text), both empty without arguments, group_size, elements, seq (-1 unknown).
+    them group, members (its ranks as text), dtype (in small letters), all empty without arguments, group_size,
+    elements, seq (-1 unknown).
     """
     events = trace.device_events
     comm = events[events["kind"] == "comm"]
@@ -69,7 +70,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
     collective = np.where(text["collective"] == "", names, [_spelled(each) for each in text["collective"]])
     process_group = np.where(text["group_description"] == "", text["group"], text["group_description"])
     elements = number["in_nelems"].where(number["in_nelems"] > number["out_nelems"], number["out_nelems"])
-    width = pd.Series([_BYTES.get(dtype.lower(), np.nan) for dtype in text["dtype"]], comm.index)
+    dtype = pd.Series([each.lower() for each in text["dtype"]], comm.index, dtype=object)
+    width = dtype.map(_BYTES).astype("float64")
     return pd.DataFrame(
         {
             "collective": collective,
@@ -77,6 +79,7 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
             "bytes": elements.where(elements >= 0) * width,
             "group": text["group"],
             "members": text["group_ranks"],
+            "dtype": dtype,
             "group_size": number["group_size"],
             "elements": elements,
             "seq": number["seq"],

@@ -24,28 +24,34 @@ _MOST_SIZES = 300
 _LEAST_SIZE, _FEW_SIZES = 1024, 3  # Of the messages in the picture.
 _BUS_HELP = (
     "Algorithm bandwidth times 2(n−1)/n for all_reduce and (n−1)/n for all_gather, reduce_scatter and all_to_all, as "
-    "NCCL's own tests have it: comparable with what the links can carry. n is the size of the group."
+    "in NCCL's own tests: comparable with what the links can carry. n is the size of the group. Of others unchanged."
 )
-_TRANSFER_HELP = "From the start on the last rank to the first end on any: the collective without the waiting."
+_TRANSFER_HELP = "From the last rank's start to the first end on any rank: the collective without the waiting."
 
 
 class Collectives(Analysis):
     """What each collective costs, and how much of that is waiting for the last rank rather than moving bytes.
 
     ## How it is computed
-    Kernels of one collective are matched across ranks: the k-th (or that of the same sequence number) of a process
-    group, collective and size within a step. Where the trace has no arguments, kernels of one name on the same stream
-    of each rank are matched by order, if their ends agree. Clocks are aligned by the ends, which all ranks reach
-    together. A rank *waits* from its own start to the last rank's start; the *transfer* lasts from there to the first
-    end, at least 0. Algorithm bandwidth is the message size over the transfer time, in units of 10^9 bytes per second;
-    bus bandwidth makes it comparable between collectives. Where not all ranks of a group are recorded, the last rank
-    may be missing: the transfer then contains its lateness, and the bandwidths are lower bounds.
+    A collective (all-reduce and the like) is one kernel on each of its ranks. These are matched by process group, kind
+    and sequence number; where there are no sequence numbers, by size and order within a step; where the trace tells no
+    groups either, by name, stream and order, if the kernels then end together. Clocks are aligned by the ends of
+    collectives that no rank leaves before all have come (all-reduce, all-gather, reduce-scatter, all-to-all, barrier);
+    only these, and what is matched by name, have a wait and a transfer. A rank *waits* from its own start to the last
+    rank's start; the *transfer* lasts from there to the first end, at least 0. Algorithm bandwidth is the message size
+    over the transfer time, in units of 10^9 bytes per second; bus bandwidth is that times what a link has to carry for
+    each byte, and so comparable between collectives. Where not all ranks of a group are recorded, the last one may be
+    missing: its lateness then counts as transfer, and the bandwidths are lower bounds.
 
     ## What to do
-    - Mostly waiting: not the network. See the stragglers, and what they do before the collective.
-    - Mostly moving bytes, bandwidth as the links have it: send less (bf16, larger shards), or hide it under compute.
-    - Low bandwidth at large sizes: look at the group's path (NVLink, PCIe, network) and NCCL's choice of protocol.
-    - Small messages: the time is latency. Put several into one (bucket size, coalescing).
+    - Mostly waiting: not the network. *Stragglers* says which rank comes last.
+    - Mostly moving bytes, at the bandwidth that `all_reduce_perf` of nccl-tests or rccl-tests reaches: send less
+      (`bf16_compress_hook` of DDP, `MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)` of FSDP), or hide it under
+      compute.
+    - Low bandwidth at large messages: see which way they take (NVLink, PCIe, network) with `NCCL_DEBUG=INFO`,
+      `nvidia-smi topo -m` or `amd-smi topology`.
+    - Small messages: the time is latency. Put several into one: a larger `bucket_cap_mb` of DDP, larger blocks under
+      `fully_shard`.
     """
 
     title = "Collectives"
@@ -57,24 +63,24 @@ class Collectives(Analysis):
             "groups",
             "By collective and process group",
             (
-                key("collective", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
+                key("collective", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
                 key("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
-                Column("calls", "Kernels", Unit.COUNT, "Kernels on all ranks together."),
+                Column("calls", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
                 Column("matched", "Matched", Unit.COUNT, "Collectives found on more than one rank."),
-                Column("ranks", "Ranks", Unit.COUNT, "Most ranks on which one of them is recorded."),
-                Column("group_size", "Group size", Unit.COUNT, "Ranks of the process group, where the trace has it."),
+                Column("ranks", "Ranks", Unit.COUNT, "Largest number of ranks on which one of them was found."),
+                Column("group_size", "Group size", Unit.COUNT, "Ranks in the process group, where the trace has it."),
                 Column("size", "Message", Unit.BYTES, "Median size: the larger of what goes in and out of a rank."),
                 Column("time", "Median time", _NS, "Median duration of the kernels.", better=Better.LOWER),
                 Column(
                     "wait_share",
                     "Waiting",
                     Unit.RATIO,
-                    "Share of the matched kernels' time before the last rank's start.",
+                    "Share of the matched kernels' time that lies before the last rank's start; none without matches.",
                     better=Better.LOWER,
                 ),
                 Column("transfer", "Median transfer", _NS, _TRANSFER_HELP, better=Better.LOWER),
                 Column(
-                    "algorithm", "Algorithm", _RATE, "Bytes of the messages over the transfer time.",
+                    "algorithm", "Algorithm", _RATE, "Bytes of the messages / transfer time, both summed.",
                     better=Better.HIGHER,
                 ),
                 Column("bus", "Bus", _RATE, _BUS_HELP, better=Better.HIGHER),
@@ -84,8 +90,8 @@ class Collectives(Analysis):
             "sizes",
             "By message size",
             (
-                key("collective", "Collective", Unit.TEXT),
-                key("process_group", "Process group", Unit.TEXT),
+                key("collective", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
+                key("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
                 key("size", "Message", Unit.BYTES, "The larger of what goes in and out of a rank."),
                 Column("matched", "Matched", Unit.COUNT, "Collectives found on more than one rank."),
                 Column("transfer", "Median transfer", _NS, _TRANSFER_HELP, better=Better.LOWER),

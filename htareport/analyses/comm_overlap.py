@@ -18,22 +18,26 @@ _PARTS = {"overlap": "hidden", "exposed": "exposed"}
 _OVERLAP = Column(
     "overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER
 )
-_EXPOSED = Column("exposed", "Exposed", _NS, "Communication time outside compute.", better=Better.LOWER)
+_EXPOSED = Column("exposed", "Exposed", _NS, "Communication time in which no compute runs.", better=Better.LOWER)
 
 
 class CommOverlap(Analysis):
     """How much communication time is hidden under compute, and which collectives are not.
 
     ## How it is computed
-    Communication kernels are merged into one set of intervals, compute kernels into another. *Hidden* is the length of
-    what they share, *exposed* the rest of the communication, and the overlap is hidden / communication. By collective:
-    the same for the kernels of one collective and process group alone (from the kernel's own arguments, else from its
-    name), so rows that run at the same time count each. A collective's time contains the wait for the last rank.
+    On each device the communication kernels (NCCL, RCCL and the like) are merged into one set of intervals, the compute
+    kernels into another. *Hidden* is the time in both, *exposed* the rest of the communication, and the overlap is
+    hidden / communication. By collective: the same for the kernels of one collective (all-reduce and the like) and
+    process group alone, so those that run at the same time count each. A kernel's time contains its wait for the last
+    rank.
 
     ## What to do
-    - Little overlap: start communication earlier (gradient buckets, prefetch of shards), keep it on its own stream.
-    - A small collective that takes long: some rank comes late. Compare the ranks' times before it.
-    - Compute that slows down meanwhile: communication takes its share of the multiprocessors and of memory bandwidth.
+    - Little overlap: let communication start earlier. DDP: a smaller `bucket_cap_mb` (25 MiB by default). FSDP:
+      `fully_shard` each block by itself, then `set_modules_to_forward_prefetch` and `set_modules_to_backward_prefetch`.
+    - A small collective that takes long: some rank comes late. See *Collectives* and *Stragglers*.
+    - Compute kernels that are slower while communication runs share multiprocessors and memory bandwidth with it; on
+      NVIDIA `NCCL_MAX_CTAS` leaves them more.
+    - A change has helped if exposed time and step time are both smaller; more overlap alone is no gain.
     """
 
     title = "Communication hidden under compute"
@@ -50,14 +54,20 @@ class CommOverlap(Analysis):
                 Column("comm", "Communication", _NS, "Time in which a communication kernel runs."),
                 _OVERLAP,
                 _EXPOSED,
-                Column("ratio", "Overlap", Unit.RATIO, "Hidden / communication.", better=Better.HIGHER),
+                Column(
+                    "ratio",
+                    "Overlap",
+                    Unit.RATIO,
+                    "Hidden / communication; none without communication.",
+                    better=Better.HIGHER,
+                ),
             ),
         ),
         TableSpec(
             "collectives",
             "By collective and process group, all ranks together",
             (
-                key("collective", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
+                key("collective", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
                 key(
                     "process_group",
                     "Process group",
@@ -69,9 +79,14 @@ class CommOverlap(Analysis):
                     "bytes",
                     "Bytes",
                     Unit.BYTES,
-                    "The larger of what goes in and out, summed; where the trace has sizes.",
+                    "Message sizes (the larger of what goes in and out), summed over kernels; none if not recorded.",
                 ),
-                Column("time", "Time", _NS, "Time in which one of these kernels runs, summed over ranks."),
+                Column(
+                    "time",
+                    "Time",
+                    _NS,
+                    "Time in which at least one of these kernels runs, summed over ranks and devices.",
+                ),
                 _OVERLAP,
                 _EXPOSED,
                 Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),

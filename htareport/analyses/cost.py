@@ -24,18 +24,21 @@ _Amount: TypeAlias = Annotated[float, Range(least=0)]
 
 @dataclass(frozen=True)
 class Cost(Analysis):
-    """What steps cost, what part of the money is lost in waiting, and how many samples or tokens a second sees.
+    """What steps cost, how much of that is not compute, and how many samples or tokens the job handles a second.
 
     ## How it is computed
-    Only what was asked for, with `--gpu-hour`, `--samples-per-step` and `--tokens-per-step`. A step lasts the job's
-    step time, the median over the steps of the slowest rank's. Throughput is the samples or tokens of a step of the
-    whole job over that time. An hour costs the price of a GPU hour times the number of GPUs (those in the traces, or
-    `--set cost.num_gpus=N` where the job has more), and is shared out as the temporal breakdown shares out the time:
-    by step time, or without steps by the recorded span. Waste is what is not compute.
+    Shown where you give `--gpu-hour PRICE`, `--samples-per-step N` or `--tokens-per-step N`, the last two for the whole
+    job (its global batch); 0 means not given. Throughput is N over the job's step time: the median over the steps of
+    the slowest rank's. An hour costs the price times the number of GPUs: those with work in the traces, or
+    `cost.num_gpus` if the job has more than were traced. The money is divided among compute, exposed communication,
+    exposed memory and idle as the temporal breakdown divides the time of all ranks and devices: step time, or the
+    recorded span without steps.
 
     ## What to do
-    - Multiply what a finding may save, in step time, with the hours the job still runs.
-    - Compare prices of machines by the cost of 1,000 steps, not by that of an hour.
+    - What does not go into compute is the most that better overlap and a faster host can save.
+    - A change that shortens the step by 10 % saves 10 % of what the rest of the job costs: compare the cost of 1,000
+      steps before and after.
+    - Compare machines by the cost of 1,000 steps or of a million samples, not by that of an hour.
     """
 
     samples_per_step: _Amount = 0.0
@@ -52,20 +55,26 @@ class Cost(Analysis):
             "parts",
             "By what the money is spent on",
             (
-                key("part", "Part", Unit.TEXT),
-                Column("share", "Share", Unit.RATIO, "Of the step time; without steps of the recorded span."),
-                Column("hour", "Per hour", Unit.NUMBER, f"Cost of an hour of the job. {_MONEY}", better=Better.LOWER),
-                Column("steps", "Per 1,000 steps", Unit.NUMBER, f"Cost of 1,000 steps. {_MONEY}", better=Better.LOWER),
+                key("part", "Part", Unit.TEXT, "What the GPUs do, as in the temporal breakdown."),
+                Column(
+                    "share", "Share", Unit.RATIO, "Of step time, or without steps of the recorded span, over all GPUs."
+                ),
+                Column("hour", "Per hour", Unit.NUMBER, f"An hour of the whole job. {_MONEY}", better=Better.LOWER),
+                Column("steps", "Per 1,000 steps", Unit.NUMBER, f"None without steps. {_MONEY}", better=Better.LOWER),
             ),
         ),
         TableSpec(
             "throughput",
             "Throughput",
             (
-                key("what", "What", Unit.TEXT),
+                key("what", "What", Unit.TEXT, "Samples or tokens."),
                 Column("per_step", "Per step", Unit.COUNT, "As given, for the whole job."),
-                Column("per_second", "Per second", Unit.NUMBER, "At the job's step time.", better=Better.HIGHER),
-                Column("cost", "Cost of a million", Unit.NUMBER, _MONEY, better=Better.LOWER),
+                Column(
+                    "per_second", "Per second", Unit.NUMBER, "Per step over the job's step time.", better=Better.HIGHER
+                ),
+                Column(
+                    "cost", "Cost of a million", Unit.NUMBER, f"None without a price. {_MONEY}", better=Better.LOWER
+                ),
             ),
         ),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import pandas as pd
 
 from htareport.analyses import path_summary, path_window
 from htareport.analyses.activity import Activity, Span
 from htareport.analyses.activity_graph import ActivityGraph, Rules, activity_graph
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.path_summary import BOUNDS, LABELS, Bound
 from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
@@ -26,39 +27,53 @@ _HOST_BOUNDS = [Bound.HOST, Bound.PYTHON, Bound.LAUNCH]
 _MEANINGS = {
     Bound.HOST: "Operators and runtime calls at work on the host.",
     Bound.PYTHON: "Between operators on the main thread: Python, or anything else that is not traced.",
-    Bound.LOADING: "Within data loading on the host.",
-    Bound.LAUNCH: "From the start of a launch to that of its kernel, with nothing before it on the stream.",
+    Bound.LOADING: "Host rows that load data, by their names.",
+    Bound.LAUNCH: "From the start of a launch to that of its kernel, which found its stream free.",
     Bound.COMPUTE: "Kernels at work.",
-    Bound.COMM: "Collectives and transfers between ranks.",
+    Bound.COMM: "Collectives and transfers between ranks, the wait for other ranks in them too.",
     Bound.MEMORY: "Memory copies and fills of the device.",
-    Bound.GAP: "From the end of a kernel to the start of the one that waited for it.",
+    Bound.GAP: "From the end of a kernel to the start of the one that waited for it, on any stream.",
     Bound.EARLIER: "From the step's start until the device is done with what earlier steps launched.",
 }
-_NAMES = " ".join(f"{LABELS[bound]}: {words}" for bound, words in _MEANINGS.items())
+_HEADS = {bound: LABELS[bound][0].upper() + LABELS[bound][1:] for bound in BOUNDS}
+_NAMES = " ".join(f"{_HEADS[bound]}: {words}" for bound, words in _MEANINGS.items())
+_BOUND = key("bound", "Bound by", Unit.TEXT, "What its time counts as.")
+_TOTAL = Column(
+    "total", "Total", _NS, "Time of all its calls in the window, without what they call and without waiting."
+)
 
 
 @dataclass(frozen=True)
 class CriticalPath(Analysis):
-    """What the length of a step hangs on: the chain of operators, launches, kernels and waits without any slack.
+    """What decides the length of a step: the longest chain of host work, launches, kernels and waits for one another.
 
     ## How it is computed
-    Every operator, runtime call and device event has a start and an end. Edges say what must come before what, and
-    weigh the time between: along each thread; from a launch to its kernel if the stream was empty; from kernel to
-    kernel on a stream; from a kernel to what waits for it (`cuda_sync` rows where the trace has them, else
-    synchronising calls return when what was launched before has ended). Time that a call only waits weighs nothing,
-    nor does a pause of a thread that waits for work; time between operators of the main thread counts as *Python*.
-    The backward pass, on its own thread, takes the place of the main thread's wait for it. The path is the longest one.
-    By default it is that of each rank's step of median length, shown for the lowest rank; without steps, of everything
-    recorded. It starts with the step's host work and ends with the last device work launched in it, which may run on
-    while the next step has begun; where the device is still busy with what earlier steps launched, and this step's work
-    waits for it, that time counts as *earlier device work*.
+    Each operator, runtime call and device event (kernel, copy or fill) has a start and an end. *Edges* say what had to
+    come before what, and are as long as the time between: along a host thread; from a launch to its kernel, if the
+    stream was free at the launch; from kernel to kernel on a stream; from a kernel to what waited for it (as
+    `cuda_sync` rows say, else a synchronising call returns once what was launched before has ended). Pure waiting has
+    no length; the backward pass, on a thread of its own, stands for the main thread's wait for it. Time between
+    operators of the main thread is *Python*. The *critical path* is the longest chain of edges; what is not on it has
+    *slack*.
+
+    Each rank gets the path of its complete step of median length, and the lowest rank's is shown. A step is complete if
+    another follows it and its device work is recorded; steps without device work count only if none has any. Without
+    steps, it is the path of everything recorded. It ends with the last device event launched in the step, so it may be
+    longer than the step. *Earlier device work* is time in which the step's work waits until the device is done with
+    what earlier steps launched.
+
+    Options: `rank` and `step` choose others (-1: as above). `annotation` takes, instead of a step, a host row whose
+    name contains that text, `instance` which one (0: the first). Host rows whose names contain one of the texts of
+    `data_loading`, separated by commas, are data loading. `python_time=false` leaves *Python* out and follows the rules
+    of Holistic Trace Analysis (HTA). Without steps the path covers at most `max_events` rows, from the start.
 
     ## What to do
-    - Host operators, Python, launch overhead: the device waits for the host. `torch.compile`, CUDA graphs, larger
-      batches, fewer small operators and synchronisations.
-    - Compute, communication, earlier device work: the device is what limits. The named kernels are what to make faster;
-      what is not on the path only helps once its slack is used up.
-    - *Gain* says what the best possible change would bring: the path if that part took no time at all.
+    - Data loading, Python, host operators, launch overhead: the GPU waits for the host. More `DataLoader` workers,
+      fewer synchronisations (`.item()`), `torch.compile(mode="reduce-overhead")`, larger batches. Without a GPU the
+      host operators are the work itself.
+    - Compute, copies, earlier device work: the GPU is the limit. Make the kernels named below faster.
+    - Communication: overlap it, or speed up the rank that comes last (see *Stragglers*).
+    - *Gain* is the most that a change can bring, other chains allowed for. Record again and compare the step time.
     """
 
     title = "Critical path"
@@ -71,40 +86,57 @@ class CriticalPath(Analysis):
             "By what bounds it",
             (
                 key("bound", "Bound by", Unit.TEXT, _NAMES),
-                Column("time", "On the path", _NS, "Time of the path spent on it.", better=Better.LOWER),
+                Column("time", "On the path", _NS, "Time that the path spends on it.", better=Better.LOWER),
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
-                Column("count", "Pieces", Unit.COUNT, "Edges of the path that take time."),
-                Column("gain", "Gain", _NS, "How much shorter the path would be if this took no time at all."),
+                Column("count", "Pieces", Unit.COUNT, "Edges of the path, those of no length left out."),
+                Column("gain", "Gain", _NS, "How much shorter the path would be if this took no time anywhere."),
             ),
         ),
         TableSpec(
             "names",
             "Operators and kernels",
             (
-                key("name", "Name", Unit.NAME, "Operator, runtime call or kernel; those with most time on the path."),
-                key("bound", "Bound by", Unit.TEXT, "Class of its time."),
-                Column("time", "On the path", _NS, "Time of the path within it.", better=Better.LOWER),
+                key("name", "Name", Unit.NAME, f"Operator, call or kernel: the {_ON_PATH} with most time on the path."),
+                _BOUND,
+                Column("time", "On the path", _NS, "Time that the path spends in its calls.", better=Better.LOWER),
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
-                Column("count", "Calls on it", Unit.COUNT, "Calls with time on the path."),
-                Column("total", "Total", _NS, "Time of all its calls in the window, without what they call."),
+                Column("count", "Calls on it", Unit.COUNT, "Number of its calls with time on the path."),
+                _TOTAL,
+            ),
+        ),
+        TableSpec(
+            "off_path",
+            "Largest work off the path",
+            (
+                key(
+                    "name",
+                    "Name",
+                    Unit.NAME,
+                    f"Operator, call or kernel without time on the path: {_OFF_PATH} of them.",
+                ),
+                _BOUND,
+                _TOTAL,
                 Column(
                     "slack",
                     "Median slack",
                     _NS,
-                    "Half of its calls could take this much longer, one at a time, and the path would not.",
+                    "How much longer one of its edges could take before the path gets longer; median over its edges.",
                 ),
             ),
+            "What runs beside the path, least slack first. To make it faster alone gains nothing; once the path is "
+            "shorter by its slack, it may be what the step waits for.",
+            is_detail=True,
         ),
         TableSpec(
             "edges",
             "Longest pieces of the path",
             (
-                key("place", "No.", Unit.ID, "From the longest."),
-                Column("start", "At", _NS, "From the zero of the report."),
-                Column("duration", "Duration", _NS, "Time that it takes on the path."),
+                key("place", "No.", Unit.ID, "1 is the longest."),
+                Column("start", "At", _NS, "Start, since the run's first event."),
+                Column("duration", "Duration", _NS, "Length of the edge."),
                 Column("bound", "Bound by", Unit.TEXT, "What the time is spent on."),
-                Column("name", "Name", Unit.NAME, "Whose time it is; of a launch, a gap or Python, what comes next."),
-                Column("lane", "Where", Unit.TEXT, "Thread or stream."),
+                Column("name", "Name", Unit.NAME, "Whose time it is; for a launch, a gap or Python what comes next."),
+                Column("lane", "Where", Unit.TEXT, "Host thread or stream."),
             ),
         ),
         TableSpec(
@@ -112,22 +144,22 @@ class CriticalPath(Analysis):
             "By rank",
             (
                 key("rank", "Rank"),
-                Column("step", "Step", Unit.ID, "The step whose path it is; none without steps."),
-                Column("window", "Window", _NS, "Length of the step, or of what was recorded."),
+                Column("step", "Step", Unit.ID, "The step whose path it is; none where it is not one of a step."),
+                Column("window", "Window", _NS, "Length of the step or annotation, or of everything recorded."),
                 Column("path", "Path", _NS, "Length of the longest path.", better=Better.LOWER),
-                *(Column(str(bound), LABELS[bound], _NS, _MEANINGS[bound]) for bound in BOUNDS),
+                *(Column(str(bound), _HEADS[bound], _NS, _MEANINGS[bound]) for bound in BOUNDS),
             ),
             is_detail=True,
         ),
     )
 
-    rank: int = _UNSET  # -1: every rank, the lowest shown.
-    step: int = _UNSET  # -1: the one of median length.
+    rank: Annotated[int, Range(least=_UNSET)] = _UNSET  # -1: every rank, the lowest shown.
+    step: Annotated[int, Range(least=_UNSET)] = _UNSET  # -1: the one of median length.
     annotation: str = ""  # Instead of a step: host rows whose name contains this …
-    instance: int = 0  # … and which of them, by start.
+    instance: Annotated[int, Range(least=0)] = 0  # … and which of them, by start.
     data_loading: str = "DataLoader,dataloader,data_load"  # Parts of names of rows that load data.
     python_time: bool = True  # False: time between operators is free, as in HTA.
-    max_events: int = 1_000_000  # Without steps: no more than this many, from the start.
+    max_events: Annotated[int, Range(least=1)] = 1_000_000  # Without steps: no more than this many, from the start.
 
     def map(self, trace: RankTrace) -> Frames:
         # Which rank is the lowest no worker knows; a step's path costs a few per cent of loading, so each rank has its.
@@ -163,7 +195,7 @@ class CriticalPath(Analysis):
         table = path_summary.by_bound(found, bounds)
         names = path_summary.by_name(found, bounds)
         edges = path_summary.path_edges(found, bounds)
-        on_path = (names["time"] > 0).to_numpy()
+        off_path = names[(names["time"] == 0) & (names["total"] > 0)][:_OFF_PATH]
         longest = edges.assign(duration=edges["end"] - edges["start"]).sort_values(
             ["duration", "start"], ascending=[False, True]
         )
@@ -173,11 +205,13 @@ class CriticalPath(Analysis):
             "window": span.end - span.start,
             "path": path.length,
             "shifted": found.shifted,
+            "device_events": len(found.activity.device),
             **{str(bound): times.get(str(bound), 0) for bound in BOUNDS},
         }
         return {
             "bounds": table[table["time"] > 0] if path.length else table,
-            "names": pd.concat([names[on_path][:_ON_PATH], names[~on_path][:_OFF_PATH]], ignore_index=True),
+            "names": names[names["time"] > 0][:_ON_PATH],
+            "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
             "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
             "marks": path_summary.marks(edges, _MARKS),
             "ranks": pd.DataFrame([rank]).astype({"step": object}),
@@ -191,7 +225,7 @@ class CriticalPath(Analysis):
         parts = {name: frame[frame["rank"] == shown].drop(columns="rank") for name, frame in frames.items()}
         whole = int(ranks["path"][ranks["rank"] == shown].iloc[0]) or None
         labels = {str(bound): label for bound, label in LABELS.items()}
-        for name in ("bounds", "names", "edges", "marks"):
+        for name in ("bounds", "names", "off_path", "edges", "marks"):
             parts[name] = parts[name].assign(bound=parts[name]["bound"].map(labels))
         for name in ("bounds", "names"):
             share = parts[name]["time"] / whole if whole else float("nan")
@@ -220,7 +254,7 @@ class CriticalPath(Analysis):
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["ranks"].sort_values("rank").iloc[0]
-        if row["path"]:
+        if row["path"] and row["device_events"]:  # Else there is nothing but the host.
             share = sum(row[str(bound)] for bound in _HOST_BOUNDS) / row["path"]
             words = "Share of host operators, Python and launch overhead in the length of the critical path."
             yield Fact(

@@ -11,6 +11,7 @@ import orjson
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import cut_note
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import ALL, Capability, RankTrace
 from htareport.trace.host import launching_rows
@@ -26,36 +27,42 @@ FLOP_OF = {
 DRAM_BYTES = ("dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
 _KERNEL_LAUNCH = re.compile(r"Launch\w*Kernel")
 _CATEGORY = "cuda_profiler_range"
-_MEGA = 1e6
 _MOST_ROWS = 250
 _SHOWN = 15
-_FLOP_HELP = "From the SASS counters: 2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
-_DRAM_HELP = "Bytes to and from device memory, as far as they were counted."
-_INTENSITY_HELP = "Floating-point operations per byte of device memory."
+_UNNAMED = {"__missing__": "(kernel whose name the profiler did not find)"}  # Kineto's word for it.
+_FLOP_HELP = "2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
+_DRAM_HELP = "Bytes to and from device memory; none where they were not counted."
+_INTENSITY_HELP = "Floating-point operations per byte to and from device memory; none without bytes."
 _MEASURES = (
-    Column("kernels", "Kernels", Unit.COUNT, "Ranges of the profiler: one per kernel."),
-    Column("mflop", "MFLOP", Unit.COUNT, _FLOP_HELP),
-    Column("share", "Share", Unit.RATIO, "Share of the FLOP of all kernels."),
+    Column("kernels", "Kernels", Unit.COUNT, "Kernel calls that were measured."),
+    Column("flops", "Operations", Unit.FLOP, _FLOP_HELP),
+    Column("share", "Share", Unit.RATIO, "Share of the floating-point operations of all kernels, on all ranks."),
     Column("dram", "Device memory", Unit.BYTES, _DRAM_HELP),
     Column("intensity", "FLOP/byte", Unit.COUNT, _INTENSITY_HELP),
 )
 _SUMS = ["kernels", "flops", "dram"]
+_SIZES = ("size", "joined")  # Frames with the number of rows: of each rank, and of all together.
 
 
 class CuptiCounters(Analysis):
     """Hardware counters by kernel and operator: floating-point operations, device memory, arithmetic intensity.
 
     ## How it is computed
-    CUPTI's range profiler runs each kernel apart (several times, where it takes several passes) and writes one row with
-    its counters. A row belongs to the kernel launch of its correlation; where the trace has none, the n-th row to the
-    n-th launch of a kernel by time (copies and fills don't count), provided that there are as many of both. The
-    operator is the innermost around the launch, the top-level operator the outermost. Floating-point operations come
-    from the SASS counters, 2 for each fused multiply-add; tensor cores are not among them. Durations are those of the
-    replay and say nothing about the speed.
+    CUPTI's range profiler (NVIDIA only) runs each kernel by itself, several times if it needs several passes, and
+    writes one row with its counters. A row belongs to the launch of its correlation id; where rows have none, the n-th
+    row to the n-th kernel launch by time, if there are as many of both. The operator is the innermost around the
+    launch, the top-level operator the outermost. Floating-point operations come from the SASS (machine code) counters,
+    2 for each fused multiply-add; tensor cores are not among them. Durations are those of the replay and say nothing
+    about speed.
 
     ## What to do
-    - Intensity below what the device needs to be bound by compute (its FLOP/s over its bytes/s): fuse, or move less.
-    - Most operations where you don't expect them: a precision or an algorithm that was not meant.
+    - To record: `torch.profiler._ExperimentalConfig` with `profiler_metrics=["dram__bytes.sum"]`, for operations also
+      `smsp__sass_thread_inst_executed_op_ffma_pred_on.sum` (likewise `fadd`, `fmul`), and
+      `profiler_measure_per_kernel=True`, in a run of its own. A warning of an unrecognized `CUPTI_PROFILER_METRICS`
+      means a PyTorch without range profiler.
+    - FLOP/byte below the device's own (19.5e12 / 1.6e12 = 12 for an A100 in float32): memory is the limit. Fuse
+      (`torch.compile`), or move less (bf16).
+    - Operations where you expect none: look for a float32 or float64 that was not meant.
     """
 
     title = "Hardware counters"
@@ -66,14 +73,17 @@ class CuptiCounters(Analysis):
         TableSpec(
             "operators",
             "By top-level operator",
-            (key("operator", "Operator", Unit.NAME, "Outermost operator around the launch."), *_MEASURES),
+            (
+                key("operator", "Operator", Unit.NAME, "Outermost operator around the launch; empty if unknown."),
+                *_MEASURES,
+            ),
         ),
         TableSpec(
             "kernels",
             "By kernel and operator",
             (
-                key("kernel", "Kernel", Unit.NAME, "Name as traced."),
-                key("operator", "Operator", Unit.NAME, "Innermost operator around the launch."),
+                key("kernel", "Kernel", Unit.NAME, "Name in the trace."),
+                key("operator", "Operator", Unit.NAME, "Innermost operator around the launch; empty if unknown."),
                 *_MEASURES,
             ),
         ),
@@ -82,9 +92,9 @@ class CuptiCounters(Analysis):
             "Counters as recorded",
             (
                 key("counter", "Counter", Unit.TEXT, "CUPTI's name for it."),
-                Column("kernels", "Kernels", Unit.COUNT, "Kernels that have it."),
-                Column("mean", "Mean", Unit.COUNT, "Mean over the kernels."),
-                Column("max", "Max", Unit.COUNT, "Largest value of a kernel."),
+                Column("kernels", "Kernels", Unit.COUNT, "Kernel calls that have it."),
+                Column("mean", "Mean", Unit.COUNT, "Mean over these calls."),
+                Column("max", "Max", Unit.COUNT, "Largest value of a call."),
             ),
             is_detail=True,
         ),
@@ -95,7 +105,10 @@ class CuptiCounters(Analysis):
         every = rows.assign(kernels=1, dram=rows["dram"].fillna(0), dram_known=rows["dram"].notna())
         sums = {**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}
         by_top = every.groupby("top_level_op").agg(sums).reset_index(names="operator")
+        every["name"] = every["name"].replace(_UNNAMED)
         by_kernel = every.groupby(["name", "bottom_level_op"]).agg(sums).reset_index(names=["kernel", "operator"])
+        size = {"operators": len(by_top), "kernels": len(by_kernel), "flops": float(every["flops"].sum())}
+        size |= {"ranges": len(rows), "launches": rows.attrs["launches"], "joined": rows.attrs["joined"]}
         values = rows[rows.attrs["counters"]]
         counters = pd.DataFrame(
             {"counter": values.columns, "kernels": values.count(), "sum": values.sum(), "max": values.max()}
@@ -104,35 +117,37 @@ class CuptiCounters(Analysis):
             "operators": by_top.nlargest(_MOST_ROWS, "flops"),
             "kernels": by_kernel.nlargest(_MOST_ROWS, "flops"),
             "counters": counters.reset_index(drop=True).astype({"sum": "float64", "max": "float64"}),
-            "size": pd.DataFrame(
-                [{"ranges": len(rows), "launches": rows.attrs["launches"], "joined": rows.attrs["joined"]}]
-            ),
+            "size": pd.DataFrame([size]),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        groups = frames["counters"].groupby("counter")
+        groups, size = frames["counters"].groupby("counter"), frames["size"]
         counters = groups.agg(kernels=("kernels", "sum"), sum=("sum", "sum"), max=("max", "max")).reset_index()
+        every = float(size["flops"].sum())
+        operators = _measured(frames["operators"], ["operator"], every)
+        kernels = _measured(frames["kernels"], ["kernel", "operator"], every)
         return {
-            "operators": _measured(frames["operators"], ["operator"]),
-            "kernels": _measured(frames["kernels"], ["kernel", "operator"]),
+            "operators": operators.head(_MOST_ROWS),
+            "kernels": kernels.head(_MOST_ROWS),
             "counters": counters.assign(mean=counters["sum"] / counters["kernels"]),
-            "size": frames["size"],
+            "size": size,
+            "joined": pd.DataFrame([{"operators": len(operators), "kernels": len(kernels)}]),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         joined = bool(frames["size"]["joined"].any())
         table, label = (frames["operators"], "operator") if joined else (frames["kernels"], "kernel")
-        top = table[table["mflop"] > 0].drop_duplicates(label).head(_SHOWN)
+        top = table[table["flops"] > 0].drop_duplicates(label).head(_SHOWN)
         yield Chart(
             "flop",
             f"Floating-point operations by {'top-level operator' if joined else 'kernel'}",
             Mark.BAR,
             top,
-            "mflop",
+            "flops",
             label,
-            x_label="MFLOP",
-            x_unit=Unit.COUNT,
+            x_label="operations",
+            x_unit=Unit.FLOP,
             y_unit=Unit.NAME,
             caption="From the SASS counters, all ranks together; tensor cores are not among them.",
         )
@@ -145,8 +160,11 @@ class CuptiCounters(Analysis):
                     f"Rank {rank} has {ranges:,} rows of counters, but {launches:,} kernel launches: which belongs to "
                     "which can't be told, so the counters stand by kernel, without operators."
                 )
-        if (frames["operators"]["mflop"].sum() == 0) and len(frames["operators"]):
+        if not frames["size"]["flops"].any() and len(frames["operators"]):
             yield "No counter of floating-point instructions was recorded; the counters themselves stand below."
+        for table, said in (("operators", "by top-level operator"), ("kernels", "by kernel and operator")):
+            each, joined = (cut_note(said, frames[name][table], _MOST_ROWS, "of most operations") for name in _SIZES)
+            yield from each or joined
 
     def detail(self, trace: RankTrace) -> pd.DataFrame:
         return counter_rows(trace)
@@ -247,10 +265,9 @@ def _op_stacks(trace: RankTrace, launch: np.ndarray[Any, Any]) -> list[list[str]
     return [stack(row) for row in known_calls.tolist()]
 
 
-def _measured(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _measured(frame: pd.DataFrame, keys: list[str], flops: float) -> pd.DataFrame:
     table = frame.groupby(keys).agg({**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}).reset_index()
     table["dram"] = table["dram"].astype("float64").where(table["dram_known"].astype(bool))
-    table["share"] = table["flops"] / max(float(table["flops"].sum()), 1.0)
+    table["share"] = table["flops"] / max(flops, 1.0)
     table["intensity"] = table["flops"] / table["dram"].where(table["dram"] > 0)
-    table["mflop"] = table["flops"] / _MEGA
     return table.sort_values(["flops", *keys], ascending=[False, *(True for _ in keys)], ignore_index=True)

@@ -10,17 +10,24 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms import histograms
+from htareport.analyses import idle_gaps, idle_steps
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
+from htareport.analyses.idle_gaps import CAUSES
 from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
-CAUSES = ("host wait", "kernel wait", "other")
 _CATEGORY_HELP = (
-    "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, or unknown."
+    "host wait: launched late; kernel wait: launched in time, short gap; other: launched in time, longer gap, or the "
+    "launch is not in the trace."
 )
 _STATISTICS = {"mean": "Mean", "std": "Std", "min": "Min", "p25": "p25", "p50": "p50", "p75": "p75", "max": "Max"}
+_OF_ONE = {"std": "; 0 for one gap"}  # As in the tables of kernels.
+_STEP_HELP = (
+    "Idle time of the devices within the step's window. Before the first event of a capture it is host wait if that is "
+    "launched after the step's start; behind the last it is other."
+)
 _LARGEST = 20
 
 
@@ -30,19 +37,26 @@ def _category() -> Column:
 
 @dataclass(frozen=True)
 class IdleTime(Analysis):
-    """Why devices and streams are idle: because the host launches late, between kernels, or for another reason.
+    """Why GPUs are idle: the host launches late, the device pauses between kernels, or something else holds it up.
 
     ## How it is computed
-    A gap is the time from the latest end so far to the next start, on a stream or on a whole device; only gaps above
-    zero count. *Host wait*: the launch of the next event starts after the gap began, so the host was late. Otherwise
-    *kernel wait* if the gap is shorter than `consecutive_kernel_delay` µs (the device's own time between kernels), and
-    *other* if it is longer (waiting on another stream, an event, a full queue) or the launch is not in the trace.
-    A whole gap belongs to one cause. Before the first and after the last event of a stream nothing is idle.
+    A gap is the time from the latest end so far to the start of the next device event (kernel, copy or fill), on a
+    whole device or on one stream; before the first and after the last event of a file is no gap. The launch of that
+    next event (a runtime call such as `cudaLaunchKernel`) tells the cause of the whole gap. *Host wait*: it starts
+    after the gap began, so the host (CPU) was late. *Kernel wait*: launched in time, and the gap is shorter than
+    `consecutive_kernel_delay` µs: the device's own delay between kernels. *Other*: launched in time but a longer gap,
+    or the launch is not in the trace. While one stream waits another may run: only gaps of the device are lost time.
+    Std is the sample standard deviation, 0 for one gap; percentiles are interpolated linearly.
 
     ## What to do
-    - Host wait: use `torch.compile` or CUDA graphs, more loader workers, fewer synchronisations and `.item()` calls.
-    - Kernel wait: fuse small kernels; the gaps are the device's launch overhead.
-    - Other: see which stream or event the next kernel waits for.
+    - Host wait: see in the trace what the host does in the largest gaps. Input: more `DataLoader` workers. `.item()`,
+      `.cpu()`, printing a tensor: `torch.cuda.set_sync_debug_mode("warn")` names the lines. Many small operators:
+      `torch.compile(mode="reduce-overhead")`.
+    - Kernel wait: fuse short kernels with `torch.compile`, or replay them as one CUDA or HIP graph.
+    - Other: a wait for another GPU or a host callback, a slow launch call (see *Launches*), or events that the profiler
+      lost. On NVIDIA `torch.profiler._ExperimentalConfig(enable_cuda_sync_events=True)` as `experimental_config=`
+      records what streams wait for.
+    - A change has helped if the idle part of the temporal breakdown is smaller.
     """
 
     title = "Idle time by cause"
@@ -57,9 +71,9 @@ class IdleTime(Analysis):
                 key("rank", "Rank"),
                 key("device", "Device"),
                 _category(),
-                Column("idle", "Idle", _NS, "Time in which nothing runs on the device.", better=Better.LOWER),
-                Column("ratio", "Share of idle", Unit.RATIO, "Share of the device's idle time."),
-                Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
+                Column("idle", "Idle", _NS, "Sum of the gaps: nothing runs on the device.", better=Better.LOWER),
+                Column("ratio", "Share of idle", Unit.RATIO, "Share of the device's idle time; none if it has none."),
+                Column("count", "Gaps", Unit.COUNT, "Number of gaps."),
             ),
         ),
         TableSpec(
@@ -70,9 +84,19 @@ class IdleTime(Analysis):
                 key("device", "Device"),
                 key("stream", "Stream"),
                 _category(),
-                Column("idle", "Idle", _NS, "Time between events of the stream.", better=Better.LOWER),
+                Column("idle", "Idle", _NS, "Sum of the gaps of the stream; others may run.", better=Better.LOWER),
                 Column("ratio", "Share of idle", Unit.RATIO, "Share of the stream's idle time."),
-                Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
+                Column("count", "Gaps", Unit.COUNT, "Number of gaps."),
+            ),
+            "Streams and causes without gaps have no row.",
+            is_detail=True,
+        ),
+        TableSpec(
+            "steps",
+            "By step, mean over ranks and devices",
+            (
+                key("step", "Step"),
+                *(Column(cause, cause.capitalize(), _NS, _STEP_HELP, better=Better.LOWER) for cause in CAUSES),
             ),
             is_detail=True,
         ),
@@ -82,12 +106,12 @@ class IdleTime(Analysis):
             (
                 key("rank", "Rank"),
                 key("device", "Device"),
-                key("start", "At", _NS, "From the zero of the report."),
+                key("start", "At", _NS, "Start of the gap, since the run's first event."),
                 Column("duration", "Gap", _NS, "Time in which nothing runs on the device."),
                 Column("category", "Cause", Unit.TEXT, _CATEGORY_HELP),
                 Column("step", "Step", Unit.ID, "Step in which the next event is launched."),
-                Column("before", "After", Unit.NAME, "What ran last before the gap."),
-                Column("after", "Before", Unit.NAME, "What runs next."),
+                Column("before", "Ran before", Unit.NAME, "What ended last before the gap."),
+                Column("after", "Runs next", Unit.NAME, "What ends the gap; its launch tells the cause."),
             ),
         ),
         TableSpec(
@@ -98,9 +122,9 @@ class IdleTime(Analysis):
                 key("device", "Device"),
                 key("stream", "Stream"),
                 _category(),
-                Column("count", "Gaps", Unit.COUNT, "Gaps above zero."),
+                Column("count", "Gaps", Unit.COUNT, "Number of gaps."),
                 *(
-                    Column(n, t, _NS, f"{t} of the gaps above zero (sample std, linear quantiles).")
+                    Column(n, t, _NS, f"{t} of the lengths of these gaps{_OF_ONE.get(n, '')}.")
                     for n, t in _STATISTICS.items()
                 ),
             ),
@@ -116,20 +140,24 @@ class IdleTime(Analysis):
         streams = self.gaps(trace, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
         keys = ["device", "stream"]
         there = events[keys].drop_duplicates()
-        positive = devices[devices["gap"] > 0]
-        largest = positive.nlargest(_LARGEST, "gap")
-        bins = histograms.bins_of(positive["gap"].to_numpy()) // histograms.COARSE
+        positive = devices["gap"][devices["gap"] > 0]
+        lasting = devices[devices["gap"] > idle_gaps.ROUNDING]
+        largest = lasting.nlargest(_LARGEST, "gap")
+        steps = idle_steps.by_step(trace, devices)
+        bins = histograms.bins_of(lasting["gap"].to_numpy()) // histograms.COARSE
         return {
-            "devices": _sums(devices, there[["device"]].drop_duplicates()),
-            "streams": _sums(streams, there),
-            "intervals": _statistics(streams, keys),
-            "gaps": _with_neighbours(largest, events),
-            "histogram": positive.assign(bin=bins)
+            "devices": idle_gaps.sums(devices, there[["device"]].drop_duplicates()),
+            "streams": idle_gaps.sums(streams, there),
+            "intervals": idle_gaps.statistics(streams, keys),
+            "gaps": idle_gaps.with_neighbours(largest, events),
+            "steps": steps.reindex(columns=["device", "step", *CAUSES]),
+            "histogram": lasting.assign(bin=bins)
             .groupby(["category", "bin"], observed=True)
             .size()
             .rename("count")
             .reset_index()
             .astype({"category": str}),
+            "rounded": pd.DataFrame([{"gaps": len(positive), "rounded": int((positive <= idle_gaps.ROUNDING).sum())}]),
         }
 
     def gaps(self, trace: RankTrace, by: str) -> pd.DataFrame:
@@ -168,19 +196,30 @@ class IdleTime(Analysis):
         gaps = frames["gaps"].sort_values(["duration", "rank", "start"], ascending=[False, True, True]).head(_LARGEST)
         gaps = gaps.assign(start=gaps["start"] - job.zero_ns)
         histogram = frames["histogram"].groupby(["category", "bin"])["count"].sum().reset_index()
-        streams, intervals = frames["streams"], frames["intervals"]
+        by_lane = ("rank", "device", "stream")
+        streams, intervals = (idle_gaps.in_order(frames[name], *by_lane) for name in ("streams", "intervals"))
+        with_gaps = streams[streams["count"] > 0]
+        by_stream = streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index()
         return {
             **frames,
             "gaps": gaps,
             "histogram": histogram,
-            "streams": worst_ranks(streams, "idle"),
-            "intervals": intervals[intervals["rank"].isin(worst_ranks(streams, "idle")["rank"])],
-            "by_stream": streams.groupby(["stream", "category"], sort=False)["idle"].mean().reset_index(),
+            "streams": worst_ranks(with_gaps, "idle"),
+            "steps": frames["steps"].groupby("step")[list(CAUSES)].mean().reset_index(),
+            "intervals": intervals[intervals["rank"].isin(worst_ranks(with_gaps, "idle")["rank"])],
+            "by_stream": idle_gaps.in_order(by_stream, "stream"),
+            "size": pd.DataFrame([{"ranks": with_gaps["rank"].nunique()}]),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        there = frames["devices"]["rank"].nunique()
+        there = int(frames["size"]["ranks"].iloc[0])
         yield from ranks_note("by stream", frames["streams"], there, "those with the most idle time")
+        gaps, rounded = (int(frames["rounded"][name].sum()) for name in ("gaps", "rounded"))
+        if rounded:
+            yield (
+                f"{rounded:,} of the devices' {gaps:,} gaps last 1 ns, which is how the profiler writes events that "
+                "follow each other directly. They are counted; the chart and the list of the largest leave them out."
+            )
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         sums = frames["devices"].groupby("category")["idle"].sum()
@@ -244,43 +283,3 @@ class IdleTime(Analysis):
                 log_x=True,
                 caption="Gaps of the devices, all ranks together; the scale is logarithmic.",
             )
-
-
-def _with_neighbours(gaps: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
-    """Gaps with what ran before and after, and the step in which the next event is launched."""
-    names, step = events["name"].astype(object).to_numpy(), events["step"].to_numpy()[gaps["event"]]
-    return pd.DataFrame(
-        {
-            "device": gaps["device"],
-            "start": gaps["begin"],
-            "duration": gaps["gap"],
-            "category": gaps["category"].astype(str),
-            "step": pd.Series([number if number >= 0 else None for number in step.tolist()], gaps.index, object),
-            "before": names[gaps["previous"]],
-            "after": names[gaps["event"]],
-        }
-    )
-
-
-def _sums(gaps: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
-    """Idle time and gaps of each device or stream that is there by cause, zero where a cause does not occur."""
-    keys = list(there.columns)
-    every = there.merge(pd.DataFrame({"category": list(CAUSES)}), how="cross")
-    counted = gaps.assign(category=gaps["category"].astype(str), one=gaps["gap"] > 0)
-    sums = (
-        counted.groupby([*keys, "category"], dropna=False).agg(idle=("gap", "sum"), count=("one", "sum")).reset_index()
-    )
-    every = every.merge(sums, how="left", on=[*keys, "category"]).fillna({"idle": 0, "count": 0})
-    every = every.astype({"idle": "int64", "count": "int64"})
-    whole = every.groupby(keys, dropna=False)["idle"].transform("sum")
-    return every.assign(ratio=every["idle"] / whole.where(whole > 0).astype("float64"))
-
-
-def _statistics(gaps: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Statistics of the gaps above zero, in ns."""
-    positive = gaps[gaps["gap"] > 0]
-    groups = positive.assign(category=positive["category"].astype(str)).groupby([*keys, "category"])["gap"]
-    table = groups.agg(["count", "mean", "std", "min", "max"])
-    for name, share in (("p25", 0.25), ("p50", 0.5), ("p75", 0.75)):
-        table[name] = groups.quantile(share)
-    return table.reset_index()

@@ -18,7 +18,7 @@ from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
-_TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")
+_TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")  # As HTA calls the classes.
 _MOST_ROWS = 2_000
 _SHOWN = 15
 _POOLED = "(kernels of small sums)"
@@ -29,16 +29,20 @@ class KernelBreakdown(Analysis):
     """Which kernels and kinds of kernels take the devices' time, and how long their calls take.
 
     ## How it is computed
-    By type: every instant of the device belongs to the set of classes running then, so the rows add up to the busy
-    time. By kernel: the durations of all calls of a name are summed over ranks and steps; calls that run at the same
-    time count each. Mean, deviation, smallest and largest are exact over single calls; percentiles over several ranks
-    and of *others* come from merged histograms (error up to 1 %), of a kernel on one rank they are exact. The top list
-    of a class holds the kernels of largest sum until they cover `duration_ratio` of it or are `num_kernels`; the row
+    By type: each busy instant of a device belongs to the set of classes (compute, communication, memory) that run in
+    it, so the rows add up to the busy time. By kernel: the durations of all calls of a name are summed over ranks and
+    steps; calls that run at the same time count each. Mean, deviation, shortest and longest are exact; percentiles are
+    exact for one rank, and come from added-up histograms (error up to 1 %) over several ranks and for *others*. The top
+    list of a class holds the kernels of largest sum until they cover `duration_ratio` of it or are `num_kernels`;
     *others* is all the rest.
 
     ## What to do
-    Start at the top: a kernel's share bounds what speeding it up can gain. Many short calls want fusing; a few long
-    ones want a better kernel, a smaller dtype or other shapes.
+    - Start at the top: a kernel's share is the most of the device time that a faster one can save.
+    - Many short calls: fuse them with `torch.compile`; `fused=True` for the optimizer.
+    - Long matrix products or convolutions: `torch.autocast(device_type="cuda", dtype=torch.bfloat16)`, or
+      `torch.set_float32_matmul_precision("high")`; sizes that are multiples of 8. Attention in several kernels:
+      `torch.nn.functional.scaled_dot_product_attention`.
+    - A change has helped if the kernels' total and the step time are both smaller.
     """
 
     title = "Kernels by total time"
@@ -52,7 +56,7 @@ class KernelBreakdown(Analysis):
             (
                 key("name", "Kernel", Unit.NAME, NAME_HELP),
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
-                Column("share", "Share", Unit.RATIO, "Share of the sum of all durations."),
+                Column("share", "Share", Unit.RATIO, "Total as a share of the totals of all kernels."),
                 *STATISTICS,
             ),
         ),
@@ -60,9 +64,9 @@ class KernelBreakdown(Analysis):
             "types",
             "By type, with what runs at the same time",
             (
-                key("type", "Running", Unit.TEXT, "The classes that run at the same instant."),
-                Column("time", "Time", _NS, "Sum over ranks and devices of the time in which exactly these run."),
-                Column("share", "Share", Unit.RATIO, "Share of the busy time."),
+                key("type", "Running", Unit.TEXT, "The classes of what runs at the same time."),
+                Column("time", "Time", _NS, "Time in which exactly these classes run, summed over ranks and devices."),
+                Column("share", "Share", Unit.RATIO, "Share of the busy time of all devices."),
             ),
         ),
         TableSpec(
@@ -71,7 +75,7 @@ class KernelBreakdown(Analysis):
             (
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
                 key("name", "Kernel", Unit.NAME, NAME_HELP),
-                Column("share", "Share of class", Unit.RATIO, "Share of the class's sum of durations."),
+                Column("share", "Share of class", Unit.RATIO, "Total as a share of the totals of its class."),
                 *STATISTICS,
             ),
             is_detail=True,
@@ -115,6 +119,7 @@ class KernelBreakdown(Analysis):
         top_of_rank = by_rank.merge(kernels.loc[in_top, ["name", "kind"]], on=["name", "kind"])
         types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
         types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
+        types = types.replace({"type": dict(zip(_TYPES, KIND_LABELS.values(), strict=True))}, regex=True)
         pooled = kernel_stats.label(_POOLED, kernels["name"])
         return {
             "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
@@ -161,12 +166,11 @@ class KernelBreakdown(Analysis):
             y_unit=Unit.NAME,
             caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.",
         )
-        types = frames["types"].assign(type=frames["types"]["type"].str.lower())
         yield Chart(
             "types",
             "What runs at the same time",
             Mark.BAR,
-            types,
+            frames["types"],
             "time",
             "type",
             None,
@@ -190,7 +194,7 @@ class KernelBreakdown(Analysis):
 
 
 def exclusive_times(trace: RankTrace, *, with_memory: bool = True) -> pd.DataFrame:
-    """Time in which exactly these classes run, in ns, summed over devices: type, time."""
+    """Time in which exactly these classes run, in ns, summed over devices: type (in HTA's words), time."""
     spent = dict.fromkeys(_set_names(with_memory=with_memory), 0)
     for events in trace.devices.values():
         kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]

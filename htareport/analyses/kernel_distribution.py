@@ -13,13 +13,15 @@ from htareport.algorithms import histograms
 from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
-from htareport.analyses.scale import ranks_note, worst_ranks
+from htareport.analyses.scale import cut_note, ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
 _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
-_SENT = 60  # Kernels of a rank that are sent to be compared; few enough for thousands of ranks.
+_HISTOGRAMS = 60  # Kernels of a rank and class whose histograms are sent; few enough for thousands of ranks.
+_SENT = ["name", "kind", "count", "sum", "mean", "min", "max", "m2"]
 _MOST_NAMES = 40
 _SHOWN = 12
 _MOST_SERIES = 8
@@ -30,14 +32,17 @@ class KernelDistribution(Analysis):
     """How long the calls of a kernel take on each rank, and how far ranks and calls differ.
 
     ## How it is computed
-    For the kernels of largest sum in each class: mean, smallest and largest duration on every rank (exact), and the
-    quantiles of all calls from merged log histograms (error up to 1 %). *Spread over ranks* is by how
-    much the largest mean of a rank exceeds the smallest.
+    For the `num_kernels` kernels of largest sum in each class, at most 40 in all: mean, shortest and longest call on
+    every rank (exact), and percentiles over the calls of all ranks, from histograms that are added up (error up to 1 %;
+    a note says where a rank's calls are not among them). *Spread over ranks* is the largest mean of a rank over the
+    smallest, less 1.
 
     ## What to do
-    - One rank's mean is larger: its device runs slower (clocks, temperature, power limit) or its inputs are larger.
-    - A wide spread on every rank: the kernel serves several shapes, or shares the device with others.
-    - Communication kernels differ most of all, since they contain the wait for the last rank.
+    - One rank's mean is larger: its GPU is slower (compare clocks, temperature and power limit, with `nvidia-smi -q -d
+      PERFORMANCE,CLOCK` or `amd-smi metric`) or its inputs are larger.
+    - Calls differ much on every rank (p95 far above p50): the kernel serves several shapes (*Kernels by operator* tells
+      them apart), or shares the device with others.
+    - Communication kernels differ most, since they contain the wait for the last rank: see *Collectives*.
     """
 
     title = "Kernel duration distribution"
@@ -51,21 +56,20 @@ class KernelDistribution(Analysis):
             (
                 key("name", "Kernel", Unit.NAME, NAME_HELP),
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
-                Column("count", "Calls", Unit.COUNT, "Device events of this name on all ranks."),
+                Column(
+                    "count", "Calls", Unit.COUNT, "Device events (kernels, copies, fills) of this name on all ranks."
+                ),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
-                *(
-                    Column(n, n, _NS, f"{n} of the durations, from merged histograms (error up to 1 %).")
-                    for n in _QUANTILES
-                ),
+                *(Column(n, n, _NS, f"{n[1:]}th percentile of the durations (error up to 1 %).") for n in _QUANTILES),
                 Column("max", "Max", _NS, "Longest call."),
                 Column(
                     "spread",
                     "Spread over ranks",
                     Unit.RATIO,
-                    "By how much the largest mean of a rank exceeds the smallest.",
+                    "Largest mean of a rank / smallest − 1; none with one rank.",
                 ),
-                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean."),
+                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank of the largest mean; none with one rank."),
             ),
         ),
         TableSpec(
@@ -75,7 +79,7 @@ class KernelDistribution(Analysis):
                 key("rank", "Rank"),
                 key("name", "Kernel", Unit.NAME, NAME_HELP),
                 key("kind", "Class", Unit.TEXT, KIND_HELP),
-                Column("count", "Calls", Unit.COUNT, "Device events of this name."),
+                Column("count", "Calls", Unit.COUNT, "Device events of this name on the rank."),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
                 Column("max", "Max", _NS, "Longest call."),
@@ -87,13 +91,15 @@ class KernelDistribution(Analysis):
     num_kernels: Annotated[int, Range(least=1)] = 10
 
     def map(self, trace: RankTrace) -> Frames:
-        kernels = kernel_stats.by_name(trace).groupby("kind", sort=False).head(max(_SENT, self.num_kernels))
-        histogram = kernel_stats.histogram(trace, kernels)
+        kernels = kernel_stats.by_name(trace)
+        of_kind = kernels.groupby("kind", sort=False)
+        histogram = kernel_stats.histogram(trace, of_kind.head(max(_HISTOGRAMS, self.num_kernels)))
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {
-            "kernels": kernels,
+            "kernels": of_kind.head(kernel_stats.MOST_NAMES)[_SENT],
             "histogram": histogram[histogram["name"] != kernel_stats.REST],
             "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
+            "names": pd.DataFrame([{"names": of_kind.size().max()}]),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -114,16 +120,28 @@ class KernelDistribution(Analysis):
         several = by_rank["rank"].nunique() > 1
         extra = extra if several else extra.assign(spread=np.nan, slowest_rank=np.nan)
         durations = frames["durations"].groupby(["kind", "bin"])["count"].sum().reset_index()
+        known = frames["histogram"].groupby(["name", "kind"])["count"].sum()
+        lacking = top["count"] - known.reindex(pd.MultiIndex.from_frame(top[["name", "kind"]]), fill_value=0).to_numpy()
         return {
             "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
             "by_rank": worst_ranks(chosen, "sum").replace({"kind": KIND_LABELS}),
             "durations": durations.replace({"kind": KIND_LABELS}),
             "size": pd.DataFrame([{"ranks": by_rank["rank"].nunique()}]),
+            "names": frames["names"],
+            "lacking": top[["name", "count"]].assign(lacking=lacking),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
         there = int(frames["size"]["ranks"].iloc[0])
         yield from ranks_note("by rank", frames["by_rank"], there, "those whose largest kernels take longest")
+        names, lacking = frames["names"]["names"], frames["lacking"][frames["lacking"]["lacking"] > 0]
+        yield from cut_note("of calls", names, kernel_stats.MOST_NAMES, "of largest sum in each class")
+        if len(lacking):
+            share = text((lacking["lacking"] / lacking["count"]).max(), Unit.RATIO)
+            yield (
+                f"Percentiles of {len(lacking)} of the kernels lack calls (up to {share}): those on ranks where "
+                f"the kernel is not among the {max(_HISTOGRAMS, self.num_kernels)} of largest sum in its class."
+            )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         top, by_rank = frames["distribution"].head(_SHOWN), frames["by_rank"]

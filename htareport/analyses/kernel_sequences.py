@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms.call_tree import sums_under
-from htareport.algorithms.sequences import leading, numbers_of, repeats
+from htareport.algorithms.sequences import leading, repeats
 from htareport.analyses import launched
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.base import Analysis, Frames, Group, Job, Range
+from htareport.analyses.operator_sequences import under_operators
+from htareport.analyses.scale import cut_note
+from htareport.errors import UsageError
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
-from htareport.trace.host import launching_rows, nearest
 
 _NS = Unit.NANOSECONDS
 _MOST = {"streams": 30, "operators": 80}  # Rows that a rank sends of each.
 _MOST_ROWS = 200
 _LOOKED_AT = 1000  # Repeated runs, the most worth first, among which those about other places are chosen.
 _SHOWN = 12
-_ENGINE = "autograd::engine::evaluate_function"
-_GAPS = "Time between the kernels on their stream, summed."
+_GAPS = "Time between the kernels in which their stream runs nothing, summed."
 _PARTS = {"device": "kernels", "idle": "device idle in between", "hidden": "other streams run in between"}
 
 
@@ -33,19 +33,24 @@ class KernelSequences(Analysis):
     """Which kernels come after each other again and again: what one fused kernel or a CUDA graph could replace.
 
     ## How it is computed
-    *On streams*: on each stream, in order of start, every run of `shortest` to `longest` device events of the same
-    names that occurs at least `fewest` times. A pause of more than `pause` µs ends a run: something else is waited for.
-    A run that occurs only within one and the same longer run is left out, and so is one that is mostly about the same
-    places as one further up. Occurrences that overlap count once. *Idle* is the time between the kernels in which
-    nothing runs on the device, which is what fusing or a graph can gain; the list is in its order.
+    Table *On streams*: runs of `shortest` to `longest` device events (kernels, copies and fills) with the same names in
+    the same order on a stream, that occur at least `fewest` times on a rank. A pause of more than `pause` µs ends a
+    run, since there something else is waited for. A run that occurs only within one longer run is left out, and so is
+    one of which most occurrences lie in those of a run further up. Occurrences do not overlap. *Idle* is the time
+    between the kernels in which nothing runs on the device: the most that fusing or a graph can gain. The list is in
+    its order. The runs are chosen on each rank by itself, and those of all ranks added up.
 
-    *Under operators*: for each operator, shapes of its inputs and order of the kernels of everything below it. Of
-    operators that hold the same kernels, the outermost is listed; those of more than `longest` kernels are not.
+    Table *Under operators*: calls of an operator with the same input shapes and the same kernels, in order of start,
+    launched by it or by what it calls; `shortest` to `longest` of them. Of operators that hold the same kernels, the
+    outermost is listed.
 
     ## What to do
-    - Much idle time within a sequence: a CUDA graph, or `torch.compile(mode="reduce-overhead")`.
-    - Many short elementwise kernels in a row: `torch.compile`, or a fused version of the module.
-    - Copies and fills in between: build masks and constants once; write in place.
+    - Much idle time within a sequence: `torch.compile(mode="reduce-overhead")`, or capture it with `torch.cuda.graph`;
+      both work on NVIDIA and AMD.
+    - Many short elementwise kernels in a row: `torch.compile` the module around them, or use a fused one
+      (`torch.nn.RMSNorm`, `torch.nn.functional.scaled_dot_product_attention`, `fused=True` for the optimizer).
+    - Copies and fills in between: build masks and constants once (`register_buffer`); avoid casts and `.contiguous()`.
+    - A change has helped if the idle part of the temporal breakdown is smaller.
     """
 
     title = "Repeated sequences of kernels"
@@ -59,7 +64,12 @@ class KernelSequences(Analysis):
             (
                 key("sequence", "Kernels", Unit.NAME, launched.SEQUENCE_HELP),
                 Column("length", "Length", Unit.COUNT, "Kernels, copies and fills of one occurrence."),
-                Column("count", "Occurrences", Unit.COUNT, "How often, without overlapping itself."),
+                Column(
+                    "count",
+                    "Occurrences",
+                    Unit.COUNT,
+                    "How often it occurs, without overlap, on the ranks that list it.",
+                ),
                 Column(
                     "idle",
                     "Idle",
@@ -68,16 +78,19 @@ class KernelSequences(Analysis):
                     better=Better.LOWER,
                 ),
                 Column("gaps", "Gaps", _NS, _GAPS, better=Better.LOWER),
-                Column("device", "Device time", _NS, "Sum of the durations of the kernels.", better=Better.LOWER),
+                Column("device", "Device time", _NS, "Sum of the durations of its kernels.", better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Device time of one occurrence."),
-                Column("share", "Share", Unit.RATIO, "Share of all device time."),
+                Column("share", "Share", Unit.RATIO, "Device time as a share of that of all device events."),
                 Column(
-                    "operator", "Example: operator", Unit.NAME, "Innermost operator that launched its first kernel."
+                    "operator",
+                    "Example: operator",
+                    Unit.NAME,
+                    "Innermost operator that launched the first kernel of the example.",
                 ),
                 Column("rank", "Rank", Unit.ID, "Rank of the example."),
                 Column("stream", "Stream", Unit.ID, "Stream of the example."),
                 Column("step", "Step", Unit.ID, "Step of the example, where there are steps."),
-                Column("start", "Start", _NS, "Start of the example since the start of the run."),
+                Column("start", "Start", _NS, "Start of the example, since the run's first event."),
             ),
         ),
         TableSpec(
@@ -89,32 +102,41 @@ class KernelSequences(Analysis):
                 key("sequence", "Kernels", Unit.NAME, launched.SEQUENCE_HELP),
                 Column("length", "Length", Unit.COUNT, "Kernels, copies and fills under one call."),
                 Column("count", "Calls", Unit.COUNT, "Calls with just these kernels."),
-                Column("device", "Device time", _NS, "Sum of the durations of the kernels.", better=Better.LOWER),
+                Column("device", "Device time", _NS, "Sum of the durations of its kernels.", better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Device time of one call."),
                 Column(
-                    "gaps", "Gaps", _NS, "Time between first start and last end in which none of them runs, summed."
+                    "gaps",
+                    "Gaps",
+                    _NS,
+                    "Time between the first start and the last end in which none of them runs, summed over calls.",
                 ),
                 Column("host", "Host time", _NS, "Sum of the durations of the calls on the host.", better=Better.LOWER),
             ),
         ),
     )
 
-    shortest: int = 2
-    longest: int = 24
-    fewest: int = 3
-    pause: float = 1000.0  # µs
+    shortest: Annotated[int, Range(least=1)] = 2
+    longest: Annotated[int, Range(least=1)] = 24
+    fewest: Annotated[int, Range(least=2)] = 3
+    pause: Annotated[float, Range(least=0)] = 1000.0  # µs
+
+    def __post_init__(self) -> None:
+        if self.longest < self.shortest:
+            raise UsageError(f"{self.name}.longest: {self.longest} is less than {self.name}.shortest, {self.shortest}")
 
     def map(self, trace: RankTrace) -> Frames:
-        operators = under_operators(trace, fewest=max(self.shortest, 1), most=self.longest)
-        streams = self._on_streams(trace)
-        return {
-            "streams": streams,
-            "operators": operators,
-            "names": launched.names_frame(trace, [*operators["sequence"], *streams["sequence"]]),
-            "size": pd.DataFrame([{"device": int(trace.device_events["dur"].sum())}]),
+        most = _MOST["operators"] + 1  # One more than is sent, to know whether there are more.
+        found = {"operators": under_operators(trace, self.shortest, self.longest, most)}
+        found["streams"] = self._on_streams(trace)
+        rows = {name: frame.head(_MOST[name]) for name, frame in found.items()}
+        size = {name: len(frame) for name, frame in found.items()}
+        return rows | {
+            "names": launched.names_frame(trace, [text for frame in rows.values() for text in frame["sequence"]]),
+            "size": pd.DataFrame([{"device": int(trace.device_events["dur"].sum()), **size}]),
         }
 
     def _on_streams(self, trace: RankTrace) -> pd.DataFrame:
+        """Runs on streams that come again, of most idle time; here too one more than is sent."""
         operators = launched.operator_rows(trace)
         events, gaps, idle, stretches = launched.lanes(trace, self.pause)
         codes, durations = events["name"].cat.codes.to_numpy(), events["dur"].to_numpy()
@@ -130,7 +152,7 @@ class KernelSequences(Analysis):
         for name, values in within.items():
             table[name] = launched.summed(found.run, values, len(table))
         order = table.sort_values(["idle", "device", "length"], ascending=False, kind="stable").index[:_LOOKED_AT]
-        chosen = leading(found, order.to_numpy(), len(events), _MOST["streams"])
+        chosen = leading(found, order.to_numpy(), len(events), _MOST["streams"] + 1)
         table = table.iloc[chosen].reset_index(drop=True)
         example = found.starts[limits[chosen]]
         names = launched.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))
@@ -168,10 +190,17 @@ class KernelSequences(Analysis):
         )
         operators["mean"] = operators["device"] / operators["count"]
         return {
-            "streams": _ordered(streams, ["idle", "device"], ["sequence"]),
-            "operators": _ordered(operators, ["device"], ["operator", "shapes", "sequence"]),
+            "streams": _ordered(streams, ["idle", "device"], ["sequence"]).head(_MOST_ROWS),
+            "operators": _ordered(operators, ["device"], ["operator", "shapes", "sequence"]).head(_MOST_ROWS),
             "size": frames["size"],
+            "joined": pd.DataFrame([{"streams": len(streams), "operators": len(operators)}]),
         }
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        for name, which in (("streams", "of most idle time"), ("operators", "of most device time")):
+            words = f"{'on' if name == 'streams' else 'under'} {name}"
+            each = cut_note(words, frames["size"][name], _MOST[name], which)
+            yield from each or cut_note(words, frames["joined"][name], _MOST_ROWS, which)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         streams = frames["streams"].head(_SHOWN)
@@ -206,67 +235,6 @@ class KernelSequences(Analysis):
             )
 
 
-def under_operators(trace: RankTrace, *, fewest: int, most: int) -> pd.DataFrame:
-    """Calls of operators by the order of all kernels below them: operator (name code), shapes, sequence and sums.
-
-    Of operators that hold the same kernels the outermost counts; fewer or more kernels than asked for do not.
-    """
-    host, events = trace.host, trace.device_events
-    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
-    rows = launching_rows(host, events["launch"].to_numpy())
-    number, total = sums_under(host["parent"].to_numpy(), rows, ends - starts)
-    around = nearest(host, "operator")
-    wanted = (host["level"] == "operator").to_numpy() & (number >= fewest) & (number <= most)
-    # Not what holds no more than the operator around it; but the engine's wrappers yield to what they wrap.
-    alike, wrapper = (around >= 0) & (number == number[around]) & (number > 0), _wrappers(trace)
-    wanted &= ~alike | wrapper[around]
-    wanted[around[wrapper[around] & alike & (host["level"] == "operator").to_numpy()]] = False
-    nodes = np.flatnonzero(wanted)
-    length, device = number[nodes].astype(np.int64), total[nodes]
-    del number, total, around, alike, wrapper, wanted
-    kernels, owner = launched.kernels_under(trace, nodes, length)
-    stop = np.cumsum(length)
-    codes = events["name"].cat.codes.to_numpy()[kernels]
-    reach = pd.Series(ends[kernels]).groupby(owner).cummax().to_numpy()
-    gaps = np.maximum(starts[kernels][1:] - reach[:-1], 0)[owner[1:] == owner[:-1]]
-    calls = pd.DataFrame(
-        {
-            "operator": launched.names_of(trace, nodes),
-            "shapes": launched.shapes_of(trace, nodes),
-            "number": numbers_of(stop - length, stop, codes),
-            "first": stop - length,
-            "length": length,
-            "device": device,
-            "gaps": launched.summed(owner[1:][owner[1:] == owner[:-1]], gaps, len(nodes)),
-            "host": host["dur"].to_numpy()[nodes],
-        }
-    )
-    groups = calls.groupby(["operator", "shapes", "number"], observed=True)
-    table = groups.agg(
-        first=("first", "first"),
-        length=("length", "first"),
-        count=("length", "size"),
-        device=("device", "sum"),
-        gaps=("gaps", "sum"),
-        host=("host", "sum"),
-    ).reset_index()
-    table = _ordered(table, ["device"], ["operator", "shapes", "number"]).head(_MOST["operators"])
-    texts = launched.packed(codes[a : a + n] for a, n in zip(table["first"], table["length"], strict=True))
-    return table.assign(
-        operator=launched.texts(trace, table["operator"]),
-        shapes=table["shapes"].astype(object),
-        sequence=pd.Series(texts, dtype=object),
-    ).drop(columns=["first", "number"])
-
-
-def _wrappers(trace: RankTrace) -> NDArray[np.bool_]:
-    """Which rows of the host table are the autograd engine's own around a function of the backward pass."""
-    names = trace.host["name"].cat
-    prefix = np.array([str(name).startswith(_ENGINE) for name in names.categories], np.bool_)
-    wrapper: NDArray[np.bool_] = prefix[names.codes.to_numpy()]
-    return wrapper
-
-
 def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum of what stands before each place, and of all."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
@@ -274,11 +242,12 @@ def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _ordered(frame: pd.DataFrame, by: list[str], then: list[str]) -> pd.DataFrame:
     ascending = [*(False for _ in by), *(True for _ in then)]
-    return frame.sort_values([*by, *then], ascending=ascending, ignore_index=True).head(_MOST_ROWS)
+    return frame.sort_values([*by, *then], ascending=ascending, ignore_index=True)
 
 
 def _distinct(rows: pd.DataFrame) -> pd.Series[Any]:
-    """A label for each operator, shapes and sequence: the operator, with a number where it comes again."""
-    again = rows.groupby("operator").cumcount() + 1
-    several = rows.groupby("operator")["count"].transform("size") > 1
-    return rows["operator"] + np.where(several, " #" + again.astype(str), "")
+    """A label for each row: the operator, its input shapes where they differ, and a number where it is not alone."""
+    differ = (rows.groupby("operator")["shapes"].transform("nunique") > 1) & (rows["shapes"] != "")
+    named = rows["operator"] + np.where(differ, " (" + rows["shapes"] + ")", "")
+    again, several = named.groupby(named).cumcount() + 1, named.groupby(named).transform("size") > 1
+    return named + np.where(several, " #" + again.astype(str), "")

@@ -15,17 +15,20 @@ KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"
 MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
 REST = "\udcff"  # Their name until it becomes words: half a surrogate pair, which no name in JSON can be.
 
-NAME_HELP = "Name as traced; equal names are one kernel."
-KIND_HELP = "Class: by category, then by the kernel's own collective arguments, then by name."
+NAME_HELP = "Name in the trace; equal names are one kernel."
+KIND_HELP = (
+    "Copies and fills are memory; kernels with arguments or names of collectives (NCCL, RCCL and the like) are "
+    "communication; the rest is compute."
+)
 STATISTICS = (
-    Column("count", "Calls", Unit.COUNT, "Device events of this name."),
-    Column("sum", "Total", _NS, "Sum of the durations; events that overlap count each.", better=Better.LOWER),
+    Column("count", "Calls", Unit.COUNT, "Device events (kernels, copies, fills) of this name."),
+    Column("sum", "Total", _NS, "Sum of the durations; calls that overlap count each.", better=Better.LOWER),
     Column("mean", "Mean", _NS, "Mean duration of a call.", better=Better.LOWER),
     Column("min", "Min", _NS, "Shortest call."),
     Column("p50", "p50", _NS, "Median duration of a call."),
     Column("p95", "p95", _NS, "95th percentile of the duration of a call."),
     Column("max", "Max", _NS, "Longest call."),
-    Column("std", "Std", _NS, "Sample standard deviation over single calls; 0 for one call."),
+    Column("std", "Std", _NS, "Sample standard deviation of the durations; 0 for one call."),
 )
 
 
@@ -44,15 +47,19 @@ def by_name(trace: RankTrace) -> pd.DataFrame:
 
 
 def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
-    """Log histograms of durations by name and kind: name, kind, bin, count. Names outside `named` go together."""
+    """Log histograms of durations by name and kind: name, kind, bin, count, and the extremes of the bin, min and max.
+
+    Names outside `named` go together.
+    """
     events = trace.device_events
     known = set(named["name"])
     names = events["name"].cat.categories.to_numpy(object)
     shown = np.array([name if name in known else REST for name in names], object)[events["name"].cat.codes.to_numpy()]
+    durations = events["dur"].to_numpy()
     frame = pd.DataFrame(
-        {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(events["dur"].to_numpy())}
+        {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(durations), "dur": durations}
     )
-    return frame.groupby(["name", "kind", "bin"]).size().rename("count").reset_index()
+    return frame.groupby(["name", "kind", "bin"])["dur"].agg(["count", "min", "max"]).reset_index()
 
 
 def label(words: str, names: pd.Series) -> str:
@@ -92,13 +99,14 @@ def _std(table: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[str, float]) -> pd.DataFrame:
-    """Add quantiles from merged histograms to rows keyed by name and kind (error up to 1 %)."""
-    pooled = histogram.groupby(["name", "kind", "bin"])["count"].sum().reset_index()
+    """Add quantiles from merged histograms to rows keyed by name and kind (error up to 1 %; see `quantiles`)."""
+    groups = histogram.groupby(["name", "kind", "bin"])
+    pooled = groups.agg({"count": "sum", "min": "min", "max": "max"}).reset_index()
     wanted = np.array(list(shares.values()))
-    rows = {
-        key: histograms.quantiles(group["bin"].to_numpy(), group["count"].to_numpy(), wanted)
-        for key, group in pooled.groupby(["name", "kind"])
-    }
+    rows = {}
+    for key, group in pooled.groupby(["name", "kind"]):
+        bins, counts, low, high = (group[name].to_numpy() for name in ("bin", "count", "min", "max"))
+        rows[key] = histograms.quantiles(bins, counts, wanted, (low, high))
     nothing = np.full(len(wanted), np.nan)
     found = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(
         -1, len(wanted)

@@ -22,8 +22,8 @@ _KINDS = {
     "long_call": "Long launch calls",
     "long_delay": "Excessive launch delays",
 }
-_CPU_HELP = "Duration of the call on the host."
-_DELAY_HELP = "From the end of the call to the start of its first device event, at least 0."
+_CPU_HELP = "duration of a call on the host."
+_DELAY_HELP = "time from the end of a call to the start of its first device event, at least 0."
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,18 @@ class LaunchStats(Analysis):
     """What launching GPU work costs the host, and how long the device takes to begin.
 
     ## How it is computed
-    One row per runtime or driver call that started device work: kernels, copies and fills of CUDA and HIP, cooperative
-    launches, and graph launches (one row, whatever the number of its kernels). *Delay* is the time from the end of the
-    call to the start of its first device event, at least 0: it contains the wait behind earlier work of the stream.
-    A kernel is *short* if its call takes at most `runtime_cutoff` µs and longer than the kernel; a call is *long* above
-    that cut-off; a delay is *excessive* above `launch_delay_cutoff` µs.
+    A launch is a runtime or driver call that started device events (kernels, copies and fills) that are in the trace:
+    `cudaLaunchKernel`, `hipLaunchKernel`, `cudaMemcpyAsync` and so on; a graph launch is one, whatever the number of
+    its kernels. *Delay* is the time from the end of the call to the start of its first device event, at least 0: it
+    contains the wait behind earlier work of the stream. A kernel is *short* if its call takes longer than it does, but
+    at most `runtime_cutoff` µs; a call is *long* above that; a delay is *excessive* above `launch_delay_cutoff` µs.
 
     ## What to do
-    - Short kernels: the host cannot keep the device busy. Fuse (`torch.compile`), use CUDA graphs or larger batches.
-    - Long calls: first calls load modules; later ones wait for a full queue, a lock or an allocation.
-    - Excessive delays: work queues behind other work, which is fine while the device is busy.
+    - Many short kernels on an idle GPU: the host cannot keep it busy. `torch.compile(mode="reduce-overhead")` fuses
+      them and replays them as one graph; larger batches make them longer.
+    - Long calls: the first ones load modules (raise `warmup=` of the profiler's schedule); later ones wait for a full
+      queue (see *Queue length*; harmless), an allocation, or a lock that another thread holds.
+    - Excessive delays: work queues behind other work, which is fine while the GPU is busy.
     """
 
     title = "Launches"
@@ -52,14 +54,14 @@ class LaunchStats(Analysis):
             "calls",
             "By call, all ranks together",
             (
-                key("call", "Call", Unit.NAME, "Runtime or driver call that started device work."),
-                Column("count", "Launches", Unit.COUNT, "Calls with device work in the trace."),
-                Column("events", "Device events", Unit.COUNT, "Device events that they started."),
+                key("call", "Call", Unit.NAME, "Runtime or driver call that started device events."),
+                Column("count", "Launches", Unit.COUNT, "Number of such calls."),
+                Column("events", "Device events", Unit.COUNT, "Kernels, copies and fills that they started."),
                 Column("cpu", "Host time", _NS, "Sum of the durations of the calls.", better=Better.LOWER),
-                Column("cpu_mean", "Mean call", _NS, _CPU_HELP, better=Better.LOWER),
-                Column("cpu_max", "Longest call", _NS, _CPU_HELP),
-                Column("delay_mean", "Mean delay", _NS, _DELAY_HELP),
-                Column("delay_max", "Longest delay", _NS, _DELAY_HELP),
+                Column("cpu_mean", "Mean call", _NS, f"Mean {_CPU_HELP}", better=Better.LOWER),
+                Column("cpu_max", "Longest call", _NS, f"Longest {_CPU_HELP}"),
+                Column("delay_mean", "Mean delay", _NS, f"Mean {_DELAY_HELP}"),
+                Column("delay_max", "Longest delay", _NS, f"Longest {_DELAY_HELP}"),
                 Column("gpu", "Device time", _NS, "Sum of the durations of the device events."),
             ),
         ),
@@ -72,19 +74,19 @@ class LaunchStats(Analysis):
                     "launches",
                     "Launches",
                     Unit.COUNT,
-                    "Calls with device work in the trace, graph launches among them.",
+                    "Calls that started device events, graph launches among them.",
                 ),
-                Column("graphs", "Graph launches", Unit.COUNT, "Launches of a captured graph."),
+                Column("graphs", "Graph launches", Unit.COUNT, "Launches of a CUDA or HIP graph."),
                 Column("unlinked", "Without launch", Unit.COUNT, "Device events whose launch is not in the trace."),
                 Column("cpu", "Host time", _NS, "Sum of the durations of the calls.", better=Better.LOWER),
                 Column(
                     "short",
                     "Short kernels",
                     Unit.COUNT,
-                    "Kernels shorter than their call, which is within the cut-off.",
+                    "Launches whose device time is below the call's, which is at most runtime_cutoff.",
                 ),
-                Column("long_call", "Long calls", Unit.COUNT, "Calls above the cut-off."),
-                Column("long_delay", "Excessive delays", Unit.COUNT, "Delays above the cut-off."),
+                Column("long_call", "Long calls", Unit.COUNT, "Calls above runtime_cutoff."),
+                Column("long_delay", "Excessive delays", Unit.COUNT, "Delays above launch_delay_cutoff."),
             ),
         ),
     )

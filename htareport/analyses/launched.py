@@ -22,11 +22,9 @@ _MOST_NAMES = 32  # In the text of a sequence.
 _MOST_SHAPES = 6  # In that of an operator's inputs: those of fused optimizers are thousands.
 
 SEQUENCE_HELP = (
-    f"Kernels, copies and fills in the order of their start, at most {_MOST_NAMES} written out; ×n: n times in a row."
+    f"Kernels, copies and fills in order of start, the first {_MOST_NAMES} written out; ×n: n times in a row."
 )
-SHAPES_HELP = (
-    f"Shapes of the inputs that have one, at most {_MOST_SHAPES} written out; recorded with record_shapes=True."
-)
+SHAPES_HELP = f"Shapes of its tensor inputs, the first {_MOST_SHAPES}; empty unless recorded with record_shapes=True."
 
 
 def operator_rows(trace: RankTrace) -> NDArray[np.int64]:
@@ -78,19 +76,25 @@ def kernels_under(
 
 def shapes_of(trace: RankTrace, rows: NDArray[np.int64]) -> pd.Categorical:
     """Shapes of the inputs of operators (rows of the host table) as text, empty where they were not recorded."""
-    source, row = (trace.host[name].to_numpy()[rows] for name in ("source", "row"))
-    codes = np.full(len(rows), NONE, np.int64)
-    for number, table in enumerate(trace.loaded.tables.values()):
-        if "shapes" in table:
-            mine = source == number
-            codes[mine] = table["shapes"][row[mine]]
-    inverse, used = pd.factorize(codes)
-    labels = ["" if code == NONE else _shape_text(trace.loaded.strings[code]) for code in used.tolist()]
+    inverse, used = pd.factorize(codes_of(trace, rows, "shapes"))
+    labels = ["" if code == NONE else shape_text(trace.loaded.strings[code]) for code in used.tolist()]
     merged, distinct = pd.factorize(np.array(labels, object))
     return pd.Categorical.from_codes(merged[inverse], categories=pd.Index(distinct, dtype=object))
 
 
-def _shape_text(written: str) -> str:
+def codes_of(trace: RankTrace, rows: NDArray[np.int64], column: str) -> NDArray[np.int64]:
+    """Codes of an argument of operators (rows of the host table), -1 where it was not recorded."""
+    source, row = (trace.host[name].to_numpy()[rows] for name in ("source", "row"))
+    codes = np.full(len(rows), NONE, np.int64)
+    for number, table in enumerate(trace.loaded.tables.values()):
+        if column in table:
+            mine = source == number
+            codes[mine] = table[column][row[mine]]
+    return codes
+
+
+def shape_text(written: str) -> str:
+    """Shapes of inputs, as text that is read rather than parsed."""
     try:
         shapes = json.loads(written)
     except ValueError:

@@ -34,17 +34,22 @@ class MemoryTimeline(Analysis):
     """How much memory tensors take over time, how large the peak is, and what it consists of.
 
     ## How it is computed
-    The profiler writes a `[memory]` row for each allocation and each free, mostly with the allocator's totals:
+    The profiler writes a row for each allocation and each free, mostly with the totals of PyTorch's caching allocator:
     *allocated* is what tensors hold, *reserved* what the allocator has taken from the device. Older traces have no
     totals; then the sizes are summed up, from as much as must have been there before. The composition at the peak
     consists of the allocations that were not freed until then, by the outermost operator that ran on the thread at the
-    allocation; what was there before the recording began (weights, optimiser state) can't be told apart. Growth is what
-    is allocated at the end of the last step minus that at the end of the first.
+    allocation; what was there before the recording began (weights, optimizer state) is one row. Growth is what is
+    allocated at the end of the last step minus that at the end of the first.
 
     ## What to do
-    - Peak near the capacity: checkpoint activations, use a smaller batch, or shard. The largest rows below come first.
-    - Reserved far above allocated: fragmentation. Try `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
-    - Growth in every step: something keeps tensors alive (a loss that is summed without `.item()`, retained graphs).
+    - Peak near the capacity: recompute activations (`torch.utils.checkpoint`), use a smaller batch, or shard
+      (`fully_shard`). *At the peak, by operator* has what takes most.
+    - Reserved far above allocated: fragmentation, or kept from an earlier peak. Start with
+      `PYTORCH_ALLOC_CONF=expandable_segments:True` (before PyTorch 2.9 `PYTORCH_CUDA_ALLOC_CONF`; on AMD only from ROCm
+      7).
+    - Growth in every step: something keeps tensors alive, such as a sum of losses without `.detach()`.
+      `torch.cuda.memory._record_memory_history()` and `torch.cuda.memory._dump_snapshot()`, opened at
+      pytorch.org/memory_viz, show the lines that allocated them.
     """
 
     title = "Memory over time"
@@ -57,18 +62,30 @@ class MemoryTimeline(Analysis):
             "By rank and device",
             (
                 key("rank", "Rank"),
-                key("device", "Device", Unit.TEXT, "The allocator's device."),
-                Column("peak", "Peak allocated", _BYTES, "Largest size of all tensors.", better=Better.LOWER),
-                Column("peak_at", "Peak at", _NS, "Time of the peak, from the zero of the report."),
-                Column("peak_step", "In step", Unit.ID, "The step in which it lies."),
-                Column("reserved", "Peak reserved", _BYTES, "Most that the allocator has taken.", better=Better.LOWER),
-                Column("used", "Of capacity", Unit.RATIO, "Peak reserved over the memory of the device."),
-                Column("allocations", "Allocations", Unit.COUNT, "Rows that allocate."),
-                Column("turnover", "Turned over", _BYTES, "Bytes allocated, summed."),
+                key("device", "Device", Unit.TEXT, "Device of the allocator; CPU is the host's memory."),
+                Column("peak", "Peak allocated", _BYTES, "Most that all tensors held at once.", better=Better.LOWER),
+                Column("peak_at", "Peak at", _NS, "Time of the peak, since the run's first event."),
+                Column("peak_step", "In step", Unit.ID, "The step in which it lies; none outside steps."),
                 Column(
-                    "growth", "Growth", _BYTES, "End of the first step to the end of the last.", better=Better.LOWER
+                    "reserved",
+                    "Peak reserved",
+                    _BYTES,
+                    "Most that the allocator had taken; none if not recorded.",
+                    better=Better.LOWER,
                 ),
-                Column("per_step", "Per step", _BYTES, "Growth over the steps between.", better=Better.LOWER),
+                Column(
+                    "used", "Of capacity", Unit.RATIO, "Peak reserved / memory of the device; none if not recorded."
+                ),
+                Column("allocations", "Allocations", Unit.COUNT, "Number of allocations."),
+                Column("turnover", "Turned over", _BYTES, "Sum of the sizes of all allocations."),
+                Column(
+                    "growth",
+                    "Growth",
+                    _BYTES,
+                    "From the end of the first step to that of the last; none with less than two steps.",
+                    better=Better.LOWER,
+                ),
+                Column("per_step", "Per step", _BYTES, "Growth / (steps − 1).", better=Better.LOWER),
             ),
         ),
         TableSpec(
@@ -78,10 +95,10 @@ class MemoryTimeline(Analysis):
                 key("rank", "Rank"),
                 key("device", "Device", Unit.TEXT),
                 key("operator", "Operator", Unit.NAME, "Outermost operator around the allocation."),
-                Column("bytes", "Bytes", _BYTES, "Live at the peak."),
-                Column("share", "Share", Unit.RATIO, "Of the peak."),
-                Column("count", "Allocations", Unit.COUNT, "Live at the peak; unknown before the recording."),
-                Column("largest", "Largest", _BYTES, "Largest of them."),
+                Column("bytes", "Bytes", _BYTES, "Bytes live at the peak."),
+                Column("share", "Share", Unit.RATIO, "Share of the peak."),
+                Column("count", "Allocations", Unit.COUNT, "Allocations live at the peak; none where not recorded."),
+                Column("largest", "Largest", _BYTES, "Largest of these allocations."),
             ),
         ),
         TableSpec(
@@ -91,8 +108,8 @@ class MemoryTimeline(Analysis):
                 key("rank", "Rank"),
                 key("device", "Device", Unit.TEXT),
                 key("size", "Size", Unit.TEXT, "Size class of the allocation."),
-                Column("bytes", "Bytes", _BYTES, "Live at the peak."),
-                Column("count", "Allocations", Unit.COUNT, "Live at the peak."),
+                Column("bytes", "Bytes", _BYTES, "Bytes live at the peak."),
+                Column("count", "Allocations", Unit.COUNT, "Allocations live at the peak."),
             ),
             is_detail=True,
         ),
@@ -141,7 +158,7 @@ class MemoryTimeline(Analysis):
                 where += ", without what was there before"
             elif row["reserved"] == row["reserved"]:
                 where += f"; {text(row['reserved'], _BYTES)} reserved"
-            words = "Largest size of all tensors at once on any rank and device, within what was recorded."
+            words = "Most that all tensors held at once on any rank and device, within what was recorded."
             yield Fact("peak_memory", "peak memory", row["peak"], _BYTES, where, words, Better.LOWER, order=45)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:

@@ -9,14 +9,23 @@ import pandas as pd
 from htareport.analyses import launched
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.operator_calls import backward_work, operator_calls
+from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
+from htareport.units import text
 
 _NS = Unit.NANOSECONDS
-_MOST = {"operators": 300, "kernels": 400, "sequences": 150, "backward": 100}  # Rows that a rank sends of each.
+_MOST = {"operators": 300, "backward": 100, "kernels": 400, "sequences": 150}  # Rows that a rank sends of each,
+_BY = {"operators": "device", "backward": "total", "kernels": "sum", "sequences": "device"}  # those of most time.
+_SAID = {
+    "operators": "by operator",
+    "backward": "of forward and backward",
+    "kernels": "by operator and kernel",
+    "sequences": "by operator, input shapes and kernels",
+}
 _SHOWN = 12
 _PASSES = ("forward", "backward")
-_OPERATOR = "Innermost operator around the launch, on the thread that launches."
+_OPERATOR = "Innermost operator around the launch, on the thread of the launch."
 _DEVICE = "Sum of the durations of the device events; events that overlap count each."
 _OP_DELAY = "Mean time from the start of the operator to the start of the launch"
 _LAUNCH_DELAY = "Mean time from the start of the launch to the start of its first device event, at least 0"
@@ -26,19 +35,22 @@ class OperatorKernels(Analysis):
     """Which operators launch which kernels, how long the host takes to launch them, and how long they wait.
 
     ## How it is computed
-    A kernel, copy or fill belongs to the innermost operator around the call that launched it, on the thread of that
-    call; one launch of a graph may have many. *Operator → launch* runs from the start of the operator to the start of
-    the launch: what the host does before. *Launch → kernel* runs from the start of the launch to the start of its first
-    device event, and contains the wait behind earlier work of the stream. In sequences the delays are those of the
-    first launch of each call of the operator. Backward work belongs to the forward operator of the same sequence number
-    on the thread that ran the forward pass; there operators within operators count in both, and those that hold no more
-    than the operator within them are left out.
+    A device event (kernel, copy or fill) belongs to the innermost operator around the call that launched it, on the
+    thread of that call; replaying a CUDA or HIP graph is one launch with many device events. *Operator → launch* lasts
+    from the start of the operator to the start of the launch: what the host does before it. *Launch → kernel* lasts
+    from the start of the launch to the start of its first device event, the wait behind earlier work of the stream
+    included. In the table by input shapes both are those of the first launch of each call. Backward work belongs to the
+    forward operator of the same sequence number, which autograd gives to both, on the thread that ran the forward pass.
+    There an operator contains what it calls, so the rows overlap; one with no more work than the operator around it is
+    left out. The tables add up the largest rows of each rank; a note says where a rank has more.
 
     ## What to do
-    - Long operator → launch: the host spends its time on dispatch, shape checks, allocation. `torch.compile` or CUDA
-      graphs take it away.
-    - Long launch → kernel on a busy device is fine. On an idle one the kernel waits for another stream, or for a copy.
-    - One operator with many small kernels: a fused version of it, or `torch.compile`.
+    - Long operator → launch while the GPU is idle: the host spends it on dispatch, shape checks and allocation.
+      `torch.compile(mode="reduce-overhead")` takes most of that away.
+    - Long launch → kernel is fine while the GPU is busy. On an idle one the kernel waits for another stream or a copy:
+      see *other* under *Idle time by cause*.
+    - One operator with many small kernels: `torch.compile`, or a fused version (`fused=True` for the optimizer,
+      `torch.nn.functional.scaled_dot_product_attention`).
     """
 
     title = "Kernels by operator"
@@ -51,11 +63,18 @@ class OperatorKernels(Analysis):
             "By operator, all ranks together",
             (
                 key("operator", "Operator", Unit.NAME, _OPERATOR),
-                Column("share", "Share", Unit.RATIO, "Share of the device time launched under operators."),
+                Column("share", "Share", Unit.RATIO, "Share of the device time of all that operators launched."),
                 Column("device", "Device time", _NS, _DEVICE, better=Better.LOWER),
-                Column("calls", "Calls", Unit.COUNT, "Calls of the operator that launched device work themselves."),
-                Column("launches", "Launches", Unit.COUNT, "Launches directly in it.", better=Better.LOWER),
-                Column("kernels", "Device events", Unit.COUNT, "Kernels, copies and fills that they started."),
+                Column(
+                    "calls",
+                    "Calls",
+                    Unit.COUNT,
+                    "Calls that launched device work directly, not through an operator within.",
+                ),
+                Column("launches", "Launches", Unit.COUNT, "Launches of these calls.", better=Better.LOWER),
+                Column(
+                    "kernels", "Device events", Unit.COUNT, "Kernels, copies and fills that these launches started."
+                ),
                 Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, over launches.", better=Better.LOWER),
                 Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, over launches."),
             ),
@@ -65,16 +84,23 @@ class OperatorKernels(Analysis):
             "Forward and backward by operator, all ranks together",
             (
                 key("operator", "Operator", Unit.NAME, "Operator of the forward pass, with all that it calls."),
-                Column("calls", "Calls", Unit.COUNT, "Calls with work in the backward pass."),
-                Column("forward", "Forward", _NS, "Device time launched under it.", better=Better.LOWER),
+                Column("calls", "Calls", Unit.COUNT, "Calls that have work in the backward pass."),
+                Column(
+                    "forward", "Forward", _NS, "Sum of the durations of what these calls launched.", better=Better.LOWER
+                ),
                 Column(
                     "backward",
                     "Backward",
                     _NS,
-                    "Device time launched under the backward operators of its sequence numbers.",
+                    "Sum of the durations of what the backward operators of their sequence numbers launched.",
                     better=Better.LOWER,
                 ),
-                Column("ratio", "Backward / forward", Unit.COUNT, "About 2 for matrix products and convolutions."),
+                Column(
+                    "ratio",
+                    "Backward / forward",
+                    Unit.COUNT,
+                    "About 2 for matrix products and convolutions; none without forward time.",
+                ),
             ),
         ),
         TableSpec(
@@ -82,7 +108,7 @@ class OperatorKernels(Analysis):
             "By operator and kernel, all ranks together",
             (
                 key("operator", "Operator", Unit.NAME, _OPERATOR),
-                key("kernel", "Kernel", Unit.NAME, "Name as traced."),
+                key("kernel", "Kernel", Unit.NAME, "Name in the trace."),
                 Column("count", "Calls", Unit.COUNT, "Device events of this name launched by the operator."),
                 Column("sum", "Device time", _NS, _DEVICE, better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
@@ -97,7 +123,7 @@ class OperatorKernels(Analysis):
             (
                 key("operator", "Operator", Unit.NAME, _OPERATOR),
                 key("shapes", "Input shapes", Unit.TEXT, launched.SHAPES_HELP),
-                key("sequence", "Kernels", Unit.NAME, f"{launched.SEQUENCE_HELP} By launch."),
+                key("sequence", "Kernels", Unit.NAME, f"{launched.SEQUENCE_HELP} Launch by launch."),
                 Column("count", "Calls", Unit.COUNT, "Calls of the operator with just these kernels."),
                 Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, of the first launch of each call."),
                 Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, of the first of each call."),
@@ -109,7 +135,7 @@ class OperatorKernels(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        backward = _largest(backward_work(trace), "total", "backward")  # Before there are other large frames.
+        backward = backward_work(trace)  # Before there are other large frames.
         calls = operator_calls(trace, launched.operator_rows(trace))
         sequences = calls.sequences.assign(shapes=launched.shapes_of(trace, calls.sequences["row"].to_numpy()))
         groups = sequences.groupby(["operator", "shapes", "number"], observed=True)
@@ -121,7 +147,7 @@ class OperatorKernels(Analysis):
             launch_delay=("launch_delay", "sum"),
             device=("device", "sum"),
         ).reset_index()
-        by_sequence = _largest(by_sequence, "device", "sequences")
+        by_sequence = _largest(by_sequence, "sequences")
         texts = launched.packed(
             calls.codes[a:b] for a, b in zip(by_sequence["first"], by_sequence["stop"], strict=True)
         )
@@ -132,13 +158,13 @@ class OperatorKernels(Analysis):
         operators = sequences.groupby("operator").agg(calls=("row", "size"), device=("device", "sum"))
         operators["kernels"] = calls.kernels.groupby("operator").size()
         frames = {
-            "operators": _largest(operators.join(launches).reset_index(), "device", "operators"),
-            "kernels": _largest(kernels.rename(columns={"size": "count"}), "sum", "kernels"),
+            "operators": _largest(operators.join(launches).reset_index(), "operators"),
+            "kernels": _largest(kernels.rename(columns={"size": "count"}), "kernels"),
             "sequences": by_sequence.drop(columns=["number", "first", "stop"]).assign(
                 sequence=pd.Series(texts, dtype=object, index=by_sequence.index),
                 shapes=by_sequence["shapes"].astype(object),
             ),
-            "backward": backward,
+            "backward": _largest(backward, "backward"),
         }
         for frame in frames.values():
             for column in {"operator", "kernel"} & set(frame.columns):
@@ -146,6 +172,7 @@ class OperatorKernels(Analysis):
         total = int(calls.kernels["dur"].sum())
         rest = int(trace.device_events["dur"].sum()) - total
         sizes = {"operators": len(operators), "kernels": len(kernels), "sequences": groups.ngroups}
+        sizes["backward"] = len(backward)
         return frames | {
             "names": launched.names_frame(trace, texts),
             "size": pd.DataFrame([{"device": total, "outside": rest, **sizes}]),
@@ -174,12 +201,10 @@ class OperatorKernels(Analysis):
         backward = frames["backward"].drop(columns="rank").groupby("operator").sum().reset_index()
         forward = backward["forward"].astype("float64")
         backward["ratio"] = backward["backward"] / forward.where(forward > 0)
-        return {
-            "operators": _largest(operators, "device", "operators"),
-            "backward": _largest(backward, "total", "backward"),
-            "kernels": _largest(kernels, "sum", "kernels"),
-            "sequences": _largest(sequences, "device", "sequences"),
+        joined = {"operators": operators, "backward": backward, "kernels": kernels, "sequences": sequences}
+        return {name: _largest(frame, name) for name, frame in joined.items()} | {
             "size": size,
+            "joined": pd.DataFrame([{name: len(frame) for name, frame in joined.items()}]),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
@@ -196,7 +221,7 @@ class OperatorKernels(Analysis):
             x_label="device time",
             x_unit=_NS,
             y_unit=Unit.NAME,
-            caption=f"The {len(top)} largest of {frames['size']['operators'].max()}, all ranks and steps together.",
+            caption=f"The {len(top)} largest, all ranks and steps together.",
         )
         yield Chart(
             "delays",
@@ -229,16 +254,16 @@ class OperatorKernels(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         device, outside = (float(frames["size"][name].sum()) for name in ("device", "outside"))
         if outside:
-            share = 100 * outside / (device + outside)
-            yield f"{share:.3g} % of the device time was launched outside operators, or its launch is not in the trace."
-        for table in ("operators", "kernels", "sequences"):
-            there, shown = int(frames["size"][table].max()), len(frames[table])
-            if there > shown:
-                yield f"The table of {table} holds the {shown} of most device time."
+            share = text(outside / (device + outside), Unit.RATIO)
+            yield f"{share} of the device time was launched outside operators, or its launch is not in the trace."
+        for table, most in _MOST.items():
+            sizes = (frames["size"][table], frames["joined"][table])
+            each, joined = (cut_note(_SAID[table], size, most, "of most device time") for size in sizes)
+            yield from each or joined
 
 
-def _largest(frame: pd.DataFrame, by: str, table: str) -> pd.DataFrame:
+def _largest(frame: pd.DataFrame, table: str) -> pd.DataFrame:
     """The rows of most time that a table holds; ties in order of the text columns."""
     texts = [name for name in ("operator", "kernel", "shapes", "sequence", "number") if name in frame.columns]
-    ordered = frame.sort_values([by, *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
+    ordered = frame.sort_values([_BY[table], *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
     return ordered.head(_MOST[table])

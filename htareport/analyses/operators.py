@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from htareport.algorithms.call_tree import self_times
 from htareport.algorithms.nesting import NO_PARENT
 from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import ALL, Capability, RankTrace
 from htareport.trace.host import nearest
@@ -26,15 +27,22 @@ class Operators(Analysis):
     """Which operators the host runs, and where its time goes.
 
     ## How it is computed
-    Rows of the host's operators (`cpu_op`) nest on their thread. *Total* is the sum of a name's durations, in which an
-    operator that calls another of the same name counts twice; *self* is the time outside the operators that it calls
-    directly. Calls and times are sums over ranks, threads and steps; where steps are chosen, of the operators that
-    start in them. GPU work runs elsewhere: a launch returns at once.
+    Operators (such as `aten::linear`) nest on their thread of the host (CPU). *Total* is the sum of a name's durations,
+    in which an operator that calls another of the same name counts twice; *self* is the time outside the operators that
+    it calls directly, launches and waits for the GPU included. Calls and times are sums over ranks, threads and steps;
+    if steps are chosen, of the operators that start in them. *Per rank and step* is what one rank does in one step: the
+    calls that start within steps, summed over all ranks and divided by the number of steps on all ranks together;
+    without steps it is what one rank does: everything recorded divided by the number of ranks. GPU work runs elsewhere:
+    a launch returns at once.
 
     ## What to do
-    - On CPU-only runs: start with the operator of largest self time (threads, dtype, layout, fusion).
-    - On GPU runs this matters where idle time is host wait: few large operators, `torch.compile` or CUDA graphs cost
-      the host less.
+    - On CPU-only runs: start with the operator of largest self time. `torch.set_num_threads` (torchrun sets 1),
+      `torch.compile`, `torch.autocast("cpu", dtype=torch.bfloat16)` where the CPU has it, `channels_last` for
+      convolutions.
+    - On GPU runs this matters where idle time is host wait: fewer and larger operators, or
+      `torch.compile(mode="reduce-overhead")`. Self time of `aten::_local_scalar_dense` (`.item()`) is a wait for the
+      GPU.
+    - A change has helped if self time (on a GPU: host wait) and step time are smaller.
     """
 
     title = "Host operators"
@@ -46,13 +54,34 @@ class Operators(Analysis):
             "operators",
             "By operator, all ranks together",
             (
-                key("name", "Operator", Unit.NAME, "Name as traced."),
-                Column("share", "Share", Unit.RATIO, "Share of the sum of all self times."),
-                Column("self", "Self time", _NS, "Time outside the operators called directly.", better=Better.LOWER),
-                Column("total", "Total time", _NS, "Sum of the durations.", better=Better.LOWER),
-                Column("count", "Calls", Unit.COUNT, "Rows of this name.", better=Better.LOWER),
+                key("name", "Operator", Unit.NAME, "Name in the trace."),
+                Column("share", "Share", Unit.RATIO, "Self time as a share of that of all operators."),
+                Column(
+                    "self",
+                    "Self time",
+                    _NS,
+                    "Time outside the operators that it calls, summed over calls.",
+                    better=Better.LOWER,
+                ),
+                Column("total", "Total time", _NS, "Sum of the durations of its calls.", better=Better.LOWER),
+                Column("count", "Calls", Unit.COUNT, "Number of calls.", better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("max", "Max", _NS, "Longest call."),
+                Column(
+                    "step_count",
+                    "Calls per rank and step",
+                    Unit.COUNT,
+                    "Calls that start within steps / steps, both on all ranks together; without steps, calls / ranks.",
+                    better=Better.LOWER,
+                ),
+                Column(
+                    "step_self",
+                    "Self per rank and step",
+                    _NS,
+                    "Self time of the calls that start within steps / steps, both on all ranks together; "
+                    "without steps, self time / ranks.",
+                    better=Better.LOWER,
+                ),
             ),
         ),
     )
@@ -63,32 +92,36 @@ class Operators(Analysis):
         around = nearest(host, "operator")
         around[~is_operator] = NO_PARENT
         own = self_times(host["ts"].to_numpy(), host["end"].to_numpy(), around)
+        in_steps = step_of(trace.steps, host["ts"].to_numpy()) != OUTSIDE
         if trace.window != ALL and trace.all_step_numbers:
-            is_operator = is_operator & (step_of(trace.steps, host["ts"].to_numpy()) != OUTSIDE)
+            is_operator = is_operator & in_steps
+        if not len(trace.steps):  # What stands per step stands per rank then.
+            in_steps[:] = True
+        durations, own, in_steps = host["dur"].to_numpy()[is_operator], own[is_operator], in_steps[is_operator]
         names = host["name"].array.codes[is_operator]
-        table = _by_code(names, host["dur"].to_numpy()[is_operator], own[is_operator], len(trace.loaded.strings))
+        table = _by_code(names, durations, own, in_steps, len(trace.loaded.strings))
         table = table.sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
         table["name"] = [trace.loaded.strings[code] for code in table["name"]]
-        size = pd.DataFrame(
-            [
-                {
-                    "names": len(table),
-                    "self": int(own[is_operator].sum()),
-                    "calls": len(names),
-                    "gpu": Capability.GPU in trace.capabilities,
-                }
-            ]
-        )
-        return {"operators": table.head(_MOST_NAMES), "size": size}
+        size = {
+            "names": len(table),
+            "self": int(own.sum()),
+            "calls": len(names),
+            "steps": len(trace.steps),
+            "gpu": Capability.GPU in trace.capabilities,
+        }
+        return {"operators": table.head(_MOST_NAMES), "size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        groups = frames["operators"].groupby("name")
-        table = groups.agg({"self": "sum", "total": "sum", "count": "sum", "max": "max"}).reset_index()
+        groups, size = frames["operators"].groupby("name"), frames["size"]
+        table = groups[["self", "total", "count", "step_count", "step_self"]].sum().assign(max=groups["max"].max())
+        table = table.reset_index()
         table["mean"] = table["total"] / table["count"]
-        table["share"] = table["self"] / max(float(frames["size"]["self"].sum()), 1)
+        table["share"] = table["self"] / max(float(size["self"].sum()), 1)
+        table[["step_count", "step_self"]] /= int(size["steps"].sum()) or len(size)
         table = table.sort_values(["self", "total", "name"], ascending=[False, False, True], ignore_index=True)
-        return {"operators": table.head(_MOST_NAMES), "size": frames["size"]}
+        joined = pd.DataFrame([{"names": len(table)}])
+        return {"operators": table.head(_MOST_NAMES), "size": size, "joined": joined}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         if not len(frames["operators"]):
@@ -123,20 +156,27 @@ class Operators(Analysis):
         )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        names = int(frames["size"]["names"].max())
-        if names > _MOST_NAMES:
-            yield f"The table holds the {_MOST_NAMES} operators of largest self time, of {names}."
+        sizes = (frames["size"]["names"], frames["joined"]["names"])
+        each, joined = (cut_note("by operator", size, _MOST_NAMES, "of largest self time") for size in sizes)
+        yield from each or joined
 
 
 def _by_code(
-    names: NDArray[np.integer[Any]], durations: NDArray[np.int64], own: NDArray[np.int64], size: int
+    names: NDArray[np.integer[Any]],
+    durations: NDArray[np.int64],
+    own: NDArray[np.int64],
+    in_steps: NDArray[np.bool_],
+    size: int,
 ) -> pd.DataFrame:
     """Calls and times by code of the name (below `size`); sums by hand take a fraction of the room of groupby."""
     count = np.bincount(names, minlength=size)
-    total, most, selves = (np.zeros(size, np.int64) for _ in range(3))
+    total, most, selves, step_selves = (np.zeros(size, np.int64) for _ in range(4))
     np.add.at(total, names, durations)
     np.maximum.at(most, names, durations)
     np.add.at(selves, names, own)
+    np.add.at(step_selves, names[in_steps], own[in_steps])
+    step_count = np.bincount(names[in_steps], minlength=size)
     used = np.flatnonzero(count)
     columns = {"total": total, "count": count, "max": most, "self": selves}
+    columns |= {"step_count": step_count, "step_self": step_selves}
     return pd.DataFrame({"name": used} | {name: values[used] for name, values in columns.items()})

@@ -32,15 +32,15 @@ class Bound(StrEnum):
 
 
 LABELS = {
-    Bound.HOST: "Host operators",
+    Bound.HOST: "host operators",
     Bound.PYTHON: "Python",
-    Bound.LOADING: "Data loading",
-    Bound.LAUNCH: "Launch overhead",
-    Bound.COMPUTE: "Compute",
-    Bound.COMM: "Communication",
-    Bound.MEMORY: "Copies and fills",
-    Bound.GAP: "Kernel gaps",
-    Bound.EARLIER: "Earlier device work",
+    Bound.LOADING: "data loading",
+    Bound.LAUNCH: "launch overhead",
+    Bound.COMPUTE: "compute",
+    Bound.COMM: "communication",
+    Bound.MEMORY: "copies and fills",
+    Bound.GAP: "kernel gaps",
+    Bound.EARLIER: "earlier device work",
 }
 BOUNDS = tuple(Bound)
 _OF_KIND = np.array([BOUNDS.index(Bound(str(kind))) for kind in KIND_DTYPE.categories], np.int8)

@@ -1,4 +1,4 @@
-"""Which stretch of a rank's time a critical path is worked out for."""
+"""Which stretch of a rank's time is looked at closely: shown as a timeline, or walked along for its critical path."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ def step_span(trace: RankTrace, number: int) -> Span | None:
 
 
 def median_step(trace: RankTrace) -> int | None:
-    """The complete step of median length, the last of equals; None without steps.
+    """The complete step of median length, the last of equals, of two the shorter; None without steps.
 
-    Steps that no other follows, or whose device work is cut off, count only if there are no others.
+    Steps that no other follows, or whose device work is cut off, count only if there are no others; steps without
+    device work only if none has any.
     """
     steps = trace.steps
     if not len(steps):
         return None
+    at_work = steps["number"].isin(trace.device_events["step"].unique())
+    steps = steps[at_work] if at_work.any() else steps
     whole = steps["next"].to_numpy() & ~steps["number"].isin(trace.cut_steps).to_numpy()
     numbers = steps["number"].to_numpy()
     length = (steps["end"] - steps["start"]).to_numpy()

@@ -40,15 +40,18 @@ class QueueLength(Analysis):
     """How much launched work waits for each stream: how far the host runs ahead of the device.
 
     ## How it is computed
-    For every launch whose device work is in the trace the length of the stream's queue rises by one at the start of the
-    call (by n for a graph of n device events) and falls by one when the device event starts; the launch comes first at
-    equal stamps, and an event that starts before its launch leaves the queue at the launch. Mean and percentiles are
-    weighted by time, from the first change of each capture to its last. A queue of `max_queue_length` is *full*; the
-    host is *blocked* while a launch call is in progress on a full queue.
+    The queue of a stream holds what was launched but has not begun. It grows by one at the start of the launch call (by
+    n for a graph of n device events) and shrinks by one when the device event (kernel, copy or fill) starts; an event
+    that starts before its launch leaves at the launch. Only events whose launch is in the trace count. Mean and
+    percentiles are weighted by time, from the first change of each file to its last. A queue of `max_queue_length` or
+    more is *full* (1,024 is about what CUDA allows); the host is *blocked* while a launch call is in progress on a full
+    queue.
 
     ## What to do
-    - Near zero most of the time: the device waits for the host. See idle time by cause.
-    - Full: the host is ahead, which costs nothing, unless it has other work (input, other streams) to do meanwhile.
+    - Empty most of the time while the GPU idles: it waits for the host. See *Idle time by cause*.
+    - Never empty: the host is ahead, so making it faster gains nothing here.
+    - Full and blocked: harmless, unless the thread that launches has other work to do meanwhile, such as loading input:
+      give that to `DataLoader` workers.
     """
 
     title = "Queue length"
@@ -63,15 +66,19 @@ class QueueLength(Analysis):
                 key("rank", "Rank"),
                 key("device", "Device"),
                 key("stream", "Stream"),
-                Column("mean", "Mean", Unit.COUNT, "Mean length over time."),
-                Column("p50", "p50", Unit.COUNT, "Length that is not exceeded half of the time."),
-                Column("p95", "p95", Unit.COUNT, "Length that is not exceeded 95 % of the time."),
+                Column("mean", "Mean", Unit.COUNT, "Mean length, weighted by time."),
+                Column("p50", "p50", Unit.COUNT, "Half of the time the queue is no longer than this."),
+                Column("p95", "p95", Unit.COUNT, "For 95 % of the time the queue is no longer than this."),
                 Column("max", "Max", Unit.COUNT, "Largest length."),
-                Column("full", "Full", _NS, "Time at or above the full length."),
+                Column("full", "Full", _NS, "Time in which the queue is at least max_queue_length."),
                 Column(
-                    "blocked", "Blocked", _NS, "Time of launch calls in progress while it is full.", better=Better.LOWER
+                    "blocked",
+                    "Blocked",
+                    _NS,
+                    "Time of launch calls in progress while it is full, summed over calls.",
+                    better=Better.LOWER,
                 ),
-                Column("empty_share", "Empty", Unit.RATIO, "Share of the time in which nothing waits."),
+                Column("empty_share", "Empty", Unit.RATIO, "Share of the time in which nothing is queued."),
             ),
         ),
     )

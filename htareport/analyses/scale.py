@@ -107,6 +107,22 @@ def ranks_note(table: str, frame: pd.DataFrame, there: int, which: str) -> Itera
         yield f"The table {table} holds {shown} of {there} ranks: {which}."
 
 
+def cut_note(table: str, sizes: pd.Series[int], most: int, which: str) -> list[str]:
+    """Say what a table lacks whose rows are sums over ranks, of which each rank sends no more than `most`; or nothing.
+
+    `sizes` has the number of rows of each rank before the cut; `which` says which of them are kept.
+    """
+    cut, ranks = int((sizes > most).sum()), len(sizes)
+    if cut and ranks > 1:
+        return [
+            (
+                f"The table {table} adds up, of each rank, the {most:,} rows {which}; {cut:,} of {ranks:,} ranks have "
+                "more, and what they leave out is missing from the sums."
+            )
+        ]
+    return [f"The table {table} holds the {most:,} rows {which}; there are more."] if cut else []
+
+
 def _bins(count: int, most: int) -> list[int]:
     return (np.arange(count) * min(count, most) // max(count, 1)).tolist()
 

@@ -18,22 +18,27 @@ _SLOW_STEP = 0.15  # A slowest step this little over the median is not named,
 _FEWEST_STEPS = 3  # nor one of fewer steps.
 _MOST_STEPS = 2 / 3  # A slowest rank leads in no fewer of them.
 _NOTABLE = 0.02  # A slowest rank this little over the median is not named.
-_SLOWEST = "The slowest rank's time, which is what the job takes for the step."
+_SLOWEST = "Time of the slowest rank, which is what the job takes for the step."
+_OVER = "over the steps, of the slowest rank's time in each."
 
 
 class StepTime(Analysis):
     """How long a step takes, how much that varies, and which steps and ranks are the slow ones.
 
     ## How it is computed
-    A step lasts from the start of its `ProfilerStep#` row on the host to the start of the next one; the last, and one
-    before a gap in the numbers, to its own end. The job's time for a step is that of the slowest rank, and the job's
-    step time is the median of that over the steps. Percentiles are interpolated linearly.
+    A step lasts from the start of its `ProfilerStep#` row on the host (CPU) to the start of the next one; the last, and
+    one before a gap in the numbers, to its own end. A host that runs ahead ends a step before its GPU does. The job's
+    time for a step is that of the slowest rank, and the job's step time is the median of that over the steps.
+    Percentiles are interpolated linearly.
 
     ## What to do
-    - A few slow steps: look at what they do that others don't (input, checkpoint, evaluation, garbage collection).
-    - One slow rank in most steps: compare its device, host and input with the others. Ranks that communicate wait for
-      each other and take the same time: there look at the own time of the temporal breakdown.
-    - The first step slow: raise `warmup=` of the profiler's schedule.
+    - A few slow steps: see in *Annotations* and the trace what only they do: validation, logging, checkpoints, waiting
+      for input (more `DataLoader` workers), garbage collection (`gc.freeze()` once the model is built).
+    - One rank slowest in most steps: compare it in *Idle time by cause* (late host) and *Kernel duration distribution*
+      (slow GPU). Ranks that communicate wait for each other and so take the same time: compare their own time per step
+      in the temporal breakdown.
+    - The first step slow: it still compiles and allocates. Raise `warmup=` of `torch.profiler.schedule`, or leave it
+      out with `--steps`.
     """
 
     title = "Step time"
@@ -45,13 +50,13 @@ class StepTime(Analysis):
             "summary",
             "Over steps",
             (
-                Column("steps", "Steps", Unit.COUNT, "Steps within the window."),
-                Column("median", "Median", _NS, f"Median over the steps. {_SLOWEST}", better=Better.LOWER),
-                Column("mean", "Mean", _NS, f"Mean over the steps. {_SLOWEST}", better=Better.LOWER),
-                Column("p5", "p5", _NS, "5th percentile over the steps."),
-                Column("p95", "p95", _NS, "95th percentile over the steps.", better=Better.LOWER),
-                Column("min", "Fastest", _NS, "The fastest step."),
-                Column("max", "Slowest", _NS, "The slowest step.", better=Better.LOWER),
+                Column("steps", "Steps", Unit.COUNT, "Steps that count: all recorded, or those of --steps."),
+                Column("median", "Median", _NS, f"Median {_OVER}", better=Better.LOWER),
+                Column("mean", "Mean", _NS, f"Mean {_OVER}", better=Better.LOWER),
+                Column("p5", "p5", _NS, f"5th percentile {_OVER}"),
+                Column("p95", "p95", _NS, f"95th percentile {_OVER}", better=Better.LOWER),
+                Column("min", "Fastest", _NS, f"Smallest {_OVER}"),
+                Column("max", "Slowest", _NS, f"Largest {_OVER}", better=Better.LOWER),
             ),
         ),
         TableSpec(
@@ -59,12 +64,12 @@ class StepTime(Analysis):
             "By step, over ranks",
             (
                 key("step", "Step"),
-                Column("start", "Start", _NS, "Earliest start on any rank, from the zero of the report."),
+                Column("start", "Start", _NS, "Earliest start on any rank, since the run's first event."),
                 Column("slowest", "Slowest rank's time", _NS, _SLOWEST, better=Better.LOWER),
-                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank that takes longest."),
-                Column("median", "Median", _NS, "Median over the ranks."),
-                Column("p5", "p5", _NS, "5th percentile over the ranks."),
-                Column("p95", "p95", _NS, "95th percentile over the ranks."),
+                Column("slowest_rank", "Slowest rank", Unit.ID, "The rank with that time."),
+                Column("median", "Median", _NS, "Median over the ranks of their times for the step."),
+                Column("p5", "p5", _NS, "5th percentile over the ranks of their times for the step."),
+                Column("p95", "p95", _NS, "95th percentile over the ranks of their times for the step."),
             ),
         ),
         TableSpec(
@@ -72,11 +77,16 @@ class StepTime(Analysis):
             "By rank, over steps",
             (
                 key("rank", "Rank"),
-                Column("median", "Median", _NS, "Median over the steps of this rank.", better=Better.LOWER),
-                Column("mean", "Mean", _NS, "Mean over the steps of this rank.", better=Better.LOWER),
-                Column("max", "Slowest", _NS, "This rank's slowest step."),
+                Column("median", "Median", _NS, "Median over this rank's steps.", better=Better.LOWER),
+                Column("mean", "Mean", _NS, "Mean over this rank's steps.", better=Better.LOWER),
+                Column("max", "Slowest", _NS, "Time of this rank's slowest step."),
                 Column("slowest_step", "In step", Unit.ID, "The number of that step."),
-                Column("times_slowest", "Times slowest", Unit.COUNT, "Steps in which this rank takes longest."),
+                Column(
+                    "times_slowest",
+                    "Times slowest",
+                    Unit.COUNT,
+                    "Steps in which this rank takes longest; 0 with one rank.",
+                ),
             ),
             is_detail=True,
         ),
@@ -86,7 +96,7 @@ class StepTime(Analysis):
             (
                 key("rank", "Rank"),
                 key("step", "Step"),
-                Column("time", "Step time", _NS, "Length of the step's window."),
+                Column("time", "Step time", _NS, "Length of the step on this rank's host."),
             ),
             is_detail=True,
         ),
@@ -128,14 +138,14 @@ class StepTime(Analysis):
         row = frames["summary"].iloc[0]
         count = int(row["steps"])
         spread = f"p95 {text(row['p95'], _NS)} · {count} steps" if count > 1 else "1 step"
-        words = f"Median over the steps. {_SLOWEST}"
+        words = f"Median {_OVER}"
         yield Fact("step_time", "step time", row["median"], _NS, spread, words, Better.LOWER, order=0)
         steps = frames["steps"]
         if count >= _FEWEST_STEPS and row["max"] > (1 + _SLOW_STEP) * row["median"]:
             slow = steps.sort_values("slowest", ascending=False).iloc[0]
             detail = f"{text(slow['slowest'], _NS)}, +{text(slow['slowest'] - row['median'], _NS)} over the median"
             words = "The step that takes longest on its slowest rank, where it is well above the median."
-            yield Fact("slow_step", "slowest step", slow["step"], Unit.ID, detail, words, order=20)
+            yield Fact("slow_step", "slowest step", slow["step"], Unit.STEP, detail, words, order=20)
         yield from _slowest_rank(frames)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
@@ -168,7 +178,7 @@ def _slowest_rank(frames: Frames) -> Iterator[Fact]:
     if often and over > _NOTABLE * ranks["median"].median() and not frames["waits"]["waits"].any():
         words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
         detail = f"+{text(over, _NS)} over the median rank"
-        yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.ID, detail, words, order=40)
+        yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.RANK, detail, words, order=40)
 
 
 def _summary(times: np.ndarray) -> pd.DataFrame:

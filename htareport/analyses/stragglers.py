@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from htareport.algorithms.collectives import Clocks
-from htareport.analyses.arrivals import arrival_rows, is_late, significant
+from htareport.analyses.arrivals import arrival_rows, held_share, is_late, recorded_times, significant
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_calls import call_frames, clocks_note, matching
 from htareport.analyses.scale import MOST_BARS, by_rank, rank_heatmap, ranks_note, worst_ranks
@@ -19,26 +19,30 @@ from htareport.units import text
 _NS = Unit.NANOSECONDS
 _MOST_COLLECTIVES = 200
 _MOST_IN_HEATMAP = 40
-_HELD_UP = "By how much later than the second-latest rank it started, summed over the collectives in which it was last."
+_HELD_UP = "How much later than the second-latest rank it started, summed over the collectives in which it was last."
 _WAIT = "From its own start to the last rank's start, summed over collectives."
-_MATCHED = "Collectives matched across ranks in which it takes part."
+_MATCHED = "Collectives that it takes part in, of those matched across ranks."
 
 
 class Stragglers(Analysis):
     """Which rank comes last to collectives, how much that costs, and whether it is more than chance.
 
     ## How it is computed
-    Collectives are matched across ranks and clocks aligned by their ends, as in the section on collectives. The
-    *lateness* of a rank is its start after the earliest start; a rank *waits* until the last rank's start. The last
-    rank *holds up* the others from the second-latest start to its own, and it was *late* where that is more than 50 µs,
-    than 5 % of the transfer, and than the ends are apart. A rank is called a straggler if it was the late one in more
-    than half of the collectives in which somebody was, chance would give it so many with a probability below 1 %, and
-    what it holds up is at least 2 % of the step time. Several ranks that are late together hold up nobody alone.
+    Collectives (all-reduce and the like) are matched across ranks and clocks aligned by their ends, as under
+    *Collectives*. The *lateness* of a rank is its start after the earliest start; a rank *waits* until the last rank's
+    start. The last rank *holds up* the others from the second-latest start to its own, so ranks that are late together
+    hold up nobody alone. It was *late* if that is more than 50 µs, more than 5 % of the transfer (last start to first
+    end) and more than the ends lie apart. A rank is called a straggler if it was the late one in more than half of the
+    collectives in which somebody was, if among equal ranks that would happen with a probability below 1 %, and if it
+    thereby holds up at least 2 % of its step time. Often there is none.
 
     ## What to do
-    - A straggler: compare its compute, idle time and input with the others' before the collectives where it is late;
-      a uniformly slower device (clocks, power, neighbours), more work, or a slow host look different there.
-    - Late by turns: the work is uneven by nature (sequence lengths, experts, input). Balance it, or synchronise less.
+    - A straggler with slower kernels (*Kernel duration distribution*): its GPU; compare clocks, temperature and power
+      limit (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`). With more host wait (*Idle time by cause*): its
+      CPU or input. With more calls of the same kernels: it has more work.
+    - Late by turns: work is uneven (sequence lengths, experts). Balance batches, or synchronise less often (accumulate
+      gradients under DDP's `model.no_sync()`).
+    - A change has helped if less is held up and the step time is smaller.
     """
 
     title = "Stragglers"
@@ -51,20 +55,42 @@ class Stragglers(Analysis):
             "By rank",
             (
                 key("rank", "Rank"),
-                Column("straggler", "Straggler", Unit.TEXT, "Whether its lateness is more than chance and costs time."),
+                Column("straggler", "Straggler", Unit.TEXT, "Yes if its lateness is more than chance and costs time."),
                 Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
                 Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
-                Column("late", "Late", Unit.COUNT, "Collectives that it holds up by more than 50 µs and 5 %."),
-                Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean.", better=Better.LOWER),
-                Column("lateness_p50", "Median lateness", _NS, "Start after the earliest start, median."),
+                Column(
+                    "late",
+                    "Late",
+                    Unit.COUNT,
+                    "Collectives it holds up by more than 50 µs, 5 % of the transfer, and the distance of the ends.",
+                ),
+                Column(
+                    "lateness",
+                    "Mean lateness",
+                    _NS,
+                    "Mean over its collectives of its start after the earliest start.",
+                    better=Better.LOWER,
+                ),
+                Column(
+                    "lateness_p50",
+                    "Median lateness",
+                    _NS,
+                    "Median over its collectives of its start after the earliest start.",
+                ),
                 Column("held_up", "Holds up", _NS, _HELD_UP, better=Better.LOWER),
                 Column(
                     "held_share",
                     "Of step time",
                     Unit.RATIO,
-                    "What it holds up, hidden under compute or not, against the time.",
+                    "What it holds up within steps, as a share of the time of those steps in which it has collectives; "
+                    "where all are outside steps, as a share of the time recorded.",
                 ),
-                Column("caused", "Wait caused", _NS, "The same, summed over the ranks that it holds up."),
+                Column(
+                    "caused",
+                    "Wait caused",
+                    _NS,
+                    "Holds up × the other ranks of the collective, summed over collectives.",
+                ),
                 Column("wait", "Waits", _NS, _WAIT),
             ),
         ),
@@ -73,15 +99,15 @@ class Stragglers(Analysis):
             "Collectives that somebody held up longest",
             (
                 key("collective", "No.", Unit.ID, "In order of time."),
-                Column("name", "Collective", Unit.TEXT, "From the kernel's arguments, else from its name."),
-                Column("process_group", "Process group", Unit.TEXT, "Its description or name."),
-                Column("step", "Step", Unit.ID, "In which it is launched."),
-                Column("start", "Start", _NS, "Earliest start on any rank, from the zero of the report."),
+                Column("name", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
+                Column("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
+                Column("step", "Step", Unit.ID, "Step in which the last rank launches it; none outside steps."),
+                Column("start", "Start", _NS, "Earliest start on any rank, since the run's first event."),
                 Column("ranks", "Ranks", Unit.COUNT, "Ranks on which it is recorded."),
                 Column("last_rank", "Last rank", Unit.ID, "The rank that starts last."),
                 Column("margin", "Held up", _NS, "From the second-latest start to the last."),
-                Column("wait", "Mean wait", _NS, "Of the ranks that take part, the last one's 0 included."),
-                Column("transfer", "Transfer", _NS, "From the last start to the first end."),
+                Column("wait", "Mean wait", _NS, "Mean of the waits of its ranks, the last one's 0 included."),
+                Column("transfer", "Transfer", _NS, "From the last start to the first end, at least 0."),
             ),
             is_detail=True,
         ),
@@ -93,7 +119,9 @@ class Stragglers(Analysis):
                 key("step", "Step"),
                 Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
                 Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
-                Column("lateness", "Mean lateness", _NS, "Start after the earliest start, mean."),
+                Column(
+                    "lateness", "Mean lateness", _NS, "Mean over its collectives of its start after the earliest start."
+                ),
                 Column("held_up", "Holds up", _NS, _HELD_UP),
                 Column("wait", "Waits", _NS, _WAIT),
             ),
@@ -104,8 +132,10 @@ class Stragglers(Analysis):
             "Clocks",
             (
                 key("rank", "Rank"),
-                Column("offset", "Offset", _NS, "How far its clock is ahead of the middle of the ranks; taken off."),
-                Column("residual", "Residual", _NS, "Median distance of its ends from the middle afterwards."),
+                Column(
+                    "offset", "Offset", _NS, "How far its clock was ahead of the ranks' median; already subtracted."
+                ),
+                Column("residual", "Residual", _NS, "Median distance of its ends from the median end after that."),
                 Column("used", "Collectives", Unit.COUNT, "Collectives that the offset comes from."),
             ),
             is_detail=True,
@@ -113,11 +143,7 @@ class Stragglers(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        steps, events = trace.steps, trace.device_events
-        recorded = int(events["end"].max() - events["ts"].min())
-        number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
-        times = pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
-        return {**call_frames(trace), "times": times}
+        return {**call_frames(trace), "times": recorded_times(trace)}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         found = matching(frames)
@@ -144,7 +170,7 @@ class Stragglers(Analysis):
                 "The rank that is late to collectives more often than chance. What others wait for it may be hidden "
                 "under their compute: what it costs per step stands at own time, in the temporal breakdown."
             )
-            yield Fact("straggler", "straggler", row["rank"], Unit.ID, detail, words, order=35)
+            yield Fact("straggler", "straggler", row["rank"], Unit.RANK, detail, words, order=35)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         ranks, every = frames["ranks"], frames["arrivals"]
@@ -189,8 +215,7 @@ def _by_rank(every: pd.DataFrame, ranks: list[int], named: list[int]) -> pd.Data
     table[counts] = table[counts].fillna(0).astype("int64")
     table["lateness"] = table["lateness"].astype("float64")
     table["lateness_p50"] = every.groupby("rank")["lateness"].median().reindex(ranks).astype("float64")
-    spent = every.drop_duplicates(["rank", "step"]).groupby("rank")["step_time"].sum().reindex(ranks)
-    table["held_share"] = table["held_up"] / spent.where(spent > 0).astype("float64")
+    table["held_share"] = held_share(every, every).reindex(ranks).astype("float64")
     table["straggler"] = ["yes" if rank in named else "" for rank in ranks]
     table = table.rename_axis("rank").reset_index()
     if len(table) <= MOST_BARS:
@@ -200,10 +225,14 @@ def _by_rank(every: pd.DataFrame, ranks: list[int], named: list[int]) -> pd.Data
 
 def _held_up_longest(every: pd.DataFrame) -> pd.DataFrame:
     groups = every.groupby("collective")
-    first = groups[["name", "process_group", "step", "ranks", "transfer"]].first()
+    first = groups[["name", "process_group", "ranks", "transfer"]].first()
     last = every[every["last"].astype(bool)].set_index("collective")
     table = first.assign(
-        start=groups["start"].min(), last_rank=last["rank"], margin=last["margin"], wait=groups["wait"].mean()
+        step=last["step"],
+        start=groups["start"].min(),
+        last_rank=last["rank"],
+        margin=last["margin"],
+        wait=groups["wait"].mean(),
     )
     table = table.sort_values("margin", ascending=False, kind="stable").head(_MOST_COLLECTIVES)
     table["step"] = table["step"].astype("float64").where(table["step"] != OUTSIDE)
@@ -238,8 +267,9 @@ def _verdict(every: pd.DataFrame, ranks: pd.DataFrame, named: list[int]) -> str:
         for rank, times, cost in zip(worst["rank"], worst["late"], worst["held_up"], strict=True)
         if rank in named or not named
     ]
-    listed = f"Straggler{'s: ranks' if len(named) > 1 else ': rank'} {', '.join(map(str, named[:8]))}"
-    verdict = listed if named else "No straggler by more than chance"
+    several, listed = len(named) > 1, ", ".join(map(str, named[:8]))
+    verdict = f"Rank{'s' * several} {listed} {'are stragglers' if several else 'is a straggler'}"
+    verdict = verdict if named else "No straggler by more than chance"
     shown = "; ".join(told[: 4 if named else 1])
     are = "is" if late == 1 else "are"
-    return f"{verdict}. {late:,} of {there:,} collectives {are} held up by one rank alone; {shown}."
+    return f"{verdict}: {late:,} of {there:,} collectives {are} held up by one rank alone; {shown}."

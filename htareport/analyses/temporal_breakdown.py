@@ -17,7 +17,7 @@ _NS = Unit.NANOSECONDS
 _PART_HELP = {
     "compute": "Time in which at least one compute kernel runs.",
     "exposed_comm": "Time in which a communication kernel runs and no compute kernel does.",
-    "exposed_memory": "Time in which a copy or fill runs, and neither compute nor communication.",
+    "exposed_memory": "Time in which a copy or fill runs, and no compute or communication kernel.",
     "idle": "Time in which nothing runs on the device.",
 }
 _BETTER = {"compute": None, "exposed_comm": Better.LOWER, "exposed_memory": Better.LOWER, "idle": Better.LOWER}
@@ -26,8 +26,8 @@ _NOTABLE = 0.02  # A rank whose own time is this little over the median is not n
 _FEWEST_STEPS = 3  # nor one of a run with fewer steps,
 _MOST_STEPS = 2 / 3  # nor one that leads in fewer of them.
 _OWN_HELP = (
-    "Mean step time without exposed communication: what the rank needs by itself. Ranks with less wait, inside their "
-    "communication, for the rank with most."
+    "Step time less exposed communication, mean over the rank's steps: what the rank needs by itself. Ranks with less "
+    "wait, inside their collectives, for the rank with most. None without steps."
 )
 
 
@@ -45,20 +45,24 @@ def _shares(of: str) -> tuple[Column, ...]:
 
 
 class TemporalBreakdown(Analysis):
-    """How each GPU spends its time: computing, waiting for communication or copies that nothing hides, or idle.
+    """How each GPU spends its time: in compute, in communication or copies that no compute hides, or idle.
 
     ## How it is computed
-    Device work is kernels, copies and fills, by category. Each class (compute, communication, memory) is merged into a
-    set of intervals, so that work on several streams counts once. Time belongs to compute where any compute kernel
-    runs, else to communication, else to memory, else it is idle: the four parts add up exactly. The span lasts from
-    the first start to the last end of device work; per step the window is that of the step, and the parts add up to
-    the step time. Captures of one rank are pooled; the time between them counts for nothing.
+    Device events are kernels, copies and fills (memset). Copies and fills are memory; kernels are communication (NCCL,
+    RCCL and the like) or compute. An instant belongs to compute if any compute kernel runs in it, on whatever stream,
+    else to communication (*exposed*: nothing hides it), else to memory, else it is idle. So by rank the four parts add
+    up to the *span*, from the first start to the last end of device events; several files of one rank (profiler cycles)
+    add up, without the time between them. Per step they add up to the step's window on the host, from its
+    `ProfilerStep#` row to the next; device work counts where it runs, whichever step launched it.
 
     ## What to do
-    - Idle: the host is late. See idle time by cause.
-    - Exposed communication: overlap it with compute, send less, or look for a rank that comes late.
-    - Exposed memory: pin host memory and copy ahead on another stream.
-    - Mostly compute: the kernels themselves are the place to look.
+    - Idle: *Idle time by cause* says what the GPU waits for.
+    - Exposed communication: see *Communication hidden under compute*. Where one rank's own time per step stands out,
+      the others wait for it inside their collectives: speed that rank up.
+    - Exposed memory: `DataLoader(pin_memory=True)` and `.to(device, non_blocking=True)`, on a stream of its own
+      (`torch.cuda.stream`) so that it runs beside compute.
+    - Mostly compute: *Kernels by total time* says which kernels to speed up.
+    - A change has helped if its part and the step time are both smaller.
     """
 
     title = "Temporal breakdown"
@@ -72,21 +76,27 @@ class TemporalBreakdown(Analysis):
             (
                 key("rank", "Rank"),
                 key("device", "Device"),
-                Column("span", "Span", _NS, "From the first start to the last end of device work, captures pooled."),
+                Column(
+                    "span", "Span", _NS, "From the first start to the last end of device events; several files add up."
+                ),
                 *_parts(),
-                *_shares("the span"),
+                *_shares("the span; none without device events"),
                 Column("busy", "Busy", _NS, "Time in which anything runs on the device."),
                 Column("comm", "Communication", _NS, "Time in which a communication kernel runs, hidden or not."),
                 Column("memory", "Memory", _NS, "Time in which a copy or fill runs, hidden or not."),
                 Column("overlap", "Overlap", _NS, "Time in which communication and compute run at once."),
                 Column("own_step", "Own time per step", _NS, _OWN_HELP, better=Better.LOWER),
-                Column("num_device_events", "Device events", Unit.COUNT, "Kernels, copies and fills."),
+                Column("num_device_events", "Device events", Unit.COUNT, "Number of kernels, copies and fills."),
             ),
         ),
         TableSpec(
             "steps",
             "By step, mean over ranks and devices",
-            (key("step", "Step"), Column("time", "Step time", _NS, "Length of the step's window."), *_parts()),
+            (
+                key("step", "Step"),
+                Column("time", "Step time", _NS, "Length of the step's window on the host."),
+                *_parts(),
+            ),
             is_detail=True,
         ),
         TableSpec(
@@ -96,7 +106,7 @@ class TemporalBreakdown(Analysis):
                 key("rank", "Rank"),
                 key("device", "Device"),
                 key("step", "Step"),
-                Column("time", "Step time", _NS, "Length of the step's window on this rank."),
+                Column("time", "Step time", _NS, "Length of the step's window on this rank's host."),
                 *_parts(),
             ),
             is_detail=True,
@@ -143,7 +153,7 @@ class TemporalBreakdown(Analysis):
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["shares"].iloc[0]
         if not len(frames["per_step"]):
-            words = "From the first start to the last end of device work, captures pooled; mean over ranks and devices."
+            words = "From the first start to the last end of device events, mean over ranks and devices."
             span = frames["ranks"]["span"]
             mean = span[span > 0].mean() if span.any() else 0
             yield Fact("device_span", "recorded GPU span", mean, _NS, "without steps", words, order=0)
@@ -158,7 +168,7 @@ class TemporalBreakdown(Analysis):
             over = text(late["over"].iloc[0], _NS)
             detail = f"+{over} per step over the median"
             rank = late["rank"].iloc[0]
-            yield Fact("late_rank", "rank with most own time", rank, Unit.ID, detail, _OWN_HELP, order=30)
+            yield Fact("late_rank", "most own time", rank, Unit.RANK, detail, _OWN_HELP, order=30)
 
         if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
             words = "Share of the devices' busy time that no step's window on the host covers."

@@ -11,6 +11,7 @@ import pandas as pd
 
 from htareport.algorithms import intervals
 from htareport.algorithms.marks import merged
+from htareport.analyses import path_window
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
@@ -30,15 +31,16 @@ class Timeline(Analysis):
     """What runs on each stream of a GPU in the course of a step.
 
     ## How it is computed
-    Kernels, copies and fills of one rank in one step, a lane for each stream: by default of the lowest rank in its step
-    of median length, or everything in its fullest file where there are no steps. `ranks`, `steps` and `streams`
-    (numbers and ranges such as 0,3-5) choose others. Work goes to the step in which it is launched. What is shorter
-    than a pixel is drawn as one mark with others of its class in the same pixel, named after the longest.
+    Device events (kernels, copies and fills), a lane for each stream, of a rank at most the 24 busiest. By default
+    those of the lowest rank in its complete step of median length (see *Critical path*); without steps, everything in
+    that rank's file with most device events. The options `ranks`, `steps` and `streams` choose others, as numbers and
+    ranges such as `0,3-5`. A step shows what was launched in it, even what runs after its end. Events shorter than a
+    pixel are drawn as one mark with others of their class in the same pixel, named after the longest.
 
     ## What to do
-    - White space in all lanes at once: the GPU waits. See idle time by cause.
-    - Communication alone on its lane, while the compute lane is empty: it is exposed.
-    - For every single kernel open the trace itself, in Perfetto for example.
+    - White space in all lanes at once: the GPU is idle. See *Idle time by cause*.
+    - Communication while no compute runs in any lane: it is exposed. See *Communication hidden under compute*.
+    - To see every single kernel, open the trace file itself at ui.perfetto.dev.
     """
 
     title = "Timeline"
@@ -53,10 +55,10 @@ class Timeline(Analysis):
                 key("rank", "Rank"),
                 key("device", "Device"),
                 key("stream", "Stream"),
-                Column("events", "Device events", Unit.COUNT, "Kernels, copies and fills within what is shown."),
+                Column("events", "Device events", Unit.COUNT, "Kernels, copies and fills shown."),
                 Column("busy", "Busy", _NS, "Time in which one of them runs."),
-                Column("first", "From", _NS, "Start of the first, from the zero of the report."),
-                Column("last", "To", _NS, "End of the last."),
+                Column("first", "From", _NS, "Start of the first, since the run's first event."),
+                Column("last", "To", _NS, "End of the last, since the run's first event."),
             ),
             is_detail=True,
         ),
@@ -86,19 +88,16 @@ class Timeline(Analysis):
         most = _MOST_MARKS if ranks is not None or trace.rank == 0 else _FEW_MARKS
         rows = [_lane_row(events[events["lane"] == lane]) for lane in _busiest(events)]
         lanes = pd.DataFrame(rows, columns=["lane", "device", "stream", "events", "busy", "first", "last"])
-        return {"lanes": lanes.assign(step=step), "marks": _marks(events[events["lane"].isin(lanes["lane"])], most)}
+        return {"lanes": lanes.assign(step=step), "marks": marks_of(events[events["lane"].isin(lanes["lane"])], most)}
 
     def _window(self, trace: RankTrace) -> tuple[pd.DataFrame, str]:
         """The device events to show, and what they are."""
-        events, steps, wanted = trace.device_events, trace.steps, self._numbers("steps")
+        events, wanted = trace.device_events, self._numbers("steps")
         if wanted is not None:
             return events[events["step"].isin(wanted)], f"steps {self.steps}"
-        there = steps[steps["number"].isin(events["step"].unique())]
-        if not len(there):
-            return _fullest_capture(trace)
-        lengths = (there["end"] - there["start"]).to_numpy()
-        number = int(there["number"].to_numpy()[np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2]])
-        return events[events["step"] == number], f"step {number}"
+        number = path_window.median_step(trace)
+        in_step = events[events["step"] == number] if number is not None else events.iloc[:0]
+        return (in_step, f"step {number}") if len(in_step) else _fullest_capture(trace)
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         lanes, marks = frames["lanes"], frames["marks"]
@@ -151,7 +150,7 @@ def _fullest_capture(trace: RankTrace) -> tuple[pd.DataFrame, str]:
     if len(trace.captures) == 1:
         return events, "everything recorded"
     number = int(events["capture"].mode().iloc[0]) if len(events) else 0
-    return events[events["capture"] == number], trace.captures[number].name
+    return events[events["capture"] == number], f"capture {number + 1} of {len(trace.captures)}"
 
 
 def _busiest(events: pd.DataFrame) -> list[Any]:
@@ -169,7 +168,7 @@ def _lane_row(mine: pd.DataFrame) -> tuple[Any, ...]:
     return first["lane"], first["device"], first["stream"], len(mine), busy, int(start.min()), int(end.max())
 
 
-def _marks(events: pd.DataFrame, most: int) -> pd.DataFrame:
+def marks_of(events: pd.DataFrame, most: int) -> pd.DataFrame:
     """The marks of some lanes: lane, kind, start, end, count, name (of the longest event)."""
     kind = events["kind"].cat.codes.to_numpy().astype(np.int64)
     start, end = events["ts"].to_numpy(np.int64), events["end"].to_numpy(np.int64)

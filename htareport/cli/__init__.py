@@ -1,9 +1,9 @@
 """The command line: options in, files and exit status out.
 
 Architecture invariants: nothing heavy is imported before a command runs, so that `--help` is instant; bad input ends
-in one sentence and an exit status, never in a traceback. Exit status: 0 done, 2 wrong usage, 3 nothing could be read,
-4 written but incomplete, 5 an output failed, 70 a fault of htareport itself or no memory, 130 interrupted; 1 is kept
-for gates that are crossed.
+in one sentence and an exit status, never in a traceback. Exit status: 0 done, 1 a gate was crossed, 2 wrong
+usage, 3 nothing could be read, 4 written but incomplete, 5 an output failed, 70 a fault of htareport itself or no
+memory, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from htareport.cli import channels, console
+from htareport.cli import augment, channels, console
 from htareport.errors import HtaReportError
 
 EXIT_OUTPUT, EXIT_INTERNAL, EXIT_INTERRUPTED = 5, 70, 130
@@ -26,14 +26,18 @@ EPILOG = """\
 examples:
   htareport report traces/                        writes report.html
   htareport report traces/ -o run7.html -o run7.pdf --title "Run 7"
+  htareport diff base/ new/ --fail-on "step_time > +5%"
   htareport explain temporal_breakdown            what it computes, its columns and options
   htareport validate traces/                      what is in the files, and what is missing for what
+  htareport counters traces/ -o with-counters     copies of the traces with counter tracks, for Perfetto
+  htareport critical-path traces/ -o with-path    copies of the traces with the critical path marked
   htareport send run7.json --to team@example.org  by mail, the PDF attached
   htareport comment run7.json                     as a comment on the pull request of this CI job
   htareport index reports/                        one page over many saved reports
 
 exit status:
-  0 done   2 wrong usage   3 nothing could be read   4 written, but a trace file could not be used or a section
+  0 done   1 a --fail-on gate was crossed   2 wrong usage   3 nothing could be read
+  4 written, but a trace file could not be used or a section
   failed (0 with --allow-partial)   5 an output could not be written or delivered   70 htareport itself failed (a
   fault of ours, or not enough memory)   130 interrupted
 """
@@ -56,6 +60,15 @@ htareport.toml holds the same options; the command line wins:
   steps = "complete"
   [set.kernel_breakdown]
   num_kernels = 20
+"""
+DIFF_EPILOG = """\
+examples:
+  htareport diff base/ new/
+  htareport diff main.json traces/ -o diff.html -o diff.json --fail-on "step_time > +5%"
+  htareport diff base.json new.json -o - -q
+
+A saved report (.json) is enough as a baseline: it gives the same result as its traces. The options for traces hold for
+both sides.
 """
 VALIDATE_EPILOG = "Exit status: 0 every file can be used, 4 some cannot, 3 none can."
 
@@ -87,11 +100,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     _add_report(commands)
+    _add_diff(commands)
     explain = commands.add_parser(
-        "explain", help="list the analyses, or print one with its definition, columns and options",
-        description="List the analyses by chapter, or print one: definition, options, needs, tables and columns.",
+        "explain", help="list the analyses and rules, or print one with its definition, columns and options",
+        description="List the analyses by chapter and the rules by family, or print one: definition, options, needs, "
+        "tables and columns.",
     )  # fmt: skip
-    explain.add_argument("name", metavar="NAME", nargs="?", help="an analysis, as listed without NAME")
+    explain.add_argument("name", metavar="NAME", nargs="?", help="an analysis or rule, as listed without NAME")
     validate = commands.add_parser(
         "validate", help="check trace files and say what is missing for which analysis",
         description="Read trace files and show what is in each, and what is missing for which analysis.",
@@ -102,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(ranks=None, jobs=None, parser=command)
     _add_reading_options(validate, writes=False)
     _add_common_options(explain, validate)
+    augment.add_commands(commands, TRACES_HELP, _add_reading_options, _add_common_options)
     channels.add_commands(commands, _add_reading_options, _add_common_options)
     return made
 
@@ -113,16 +129,35 @@ def _add_report(commands: Any) -> None:
         epilog=REPORT_EPILOG,
     )  # fmt: skip
     report.set_defaults(parser=report)
+    report.add_argument("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, "
+        ".json.gz)")  # fmt: skip
+    _add_report_options(report)
+
+
+def _add_diff(commands: Any) -> None:
+    diff = commands.add_parser(
+        "diff", help="compare two runs and write the report of the new one with what changed",
+        description="Compare two runs: the new one's full report, with the verdict and what changed before it.",
+        epilog=DIFF_EPILOG,
+    )  # fmt: skip
+    diff.set_defaults(parser=diff)
+    diff.add_argument("base", metavar="BASE", help=f"the run to compare against: {TRACES_HELP}; or a saved report")
+    diff.add_argument("new", metavar="NEW", help="the run that is reported, likewise")
+    _add_report_options(diff)
+
+
+def _add_report_options(report: Any) -> None:
     add = report.add_argument
-    add("source", metavar="TRACES|REPORT.json", help=f"{TRACES_HELP}; or a saved report (.json, .json.gz)")
     add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .pdf (a summary "
-        "of up to 4 pages) .md .json .json.gz .eml (a mail) .csv.zip (every table); - is Markdown on standard output; "
-        "repeatable (default: report.html)")  # fmt: skip
+        "of up to 4 pages) .md .json .json.gz .eml (a mail) .xml (JUnit: the gates) .csv.zip (every table); - is "
+        "Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     _add_reading_options(report)
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
-    add("--only", metavar="NAME,...", action="append", help="only these analyses (see htareport explain)")
-    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis; repeatable")
+    add("--only", metavar="NAME,...", action="append", help="only these analyses (see htareport explain), and what "
+        "is called findings: what costs time, and what to try")  # fmt: skip
+    add("--set", metavar="NAME.OPTION=VALUE", action="append", help="change an option of an analysis, or of a rule: "
+        "H14.least=0.1; repeatable")  # fmt: skip
     add("--gpu-hour", metavar="PRICE", help="price of an hour of one GPU: what steps cost, and what of it is lost")
     add("--samples-per-step", metavar="N", help="samples that a step of the whole job takes: samples per second")
     add("--tokens-per-step", metavar="N", help="tokens likewise")
@@ -131,15 +166,22 @@ def _add_report(commands: Any) -> None:
     add("--paper", metavar="SIZE", help="size of a PDF's pages: A4 (default) or Letter")
     add("--require-pdf", action="store_true", default=None,
         help="exit 5 if a PDF cannot be made since Pango is missing; else that is a warning")  # fmt: skip
+    add("--fail-on", metavar="GATE", action="append", help="exit 1 if the run crosses it: 'step_time > 255 ms', "
+        "'exposed_comm_pct > 20'; of a diff also by how much it changed: 'step_time > +5%%', 'idle_pct > +2' "
+        "(percentage points); 'finding: high' or 'finding: H14' if that is found; repeatable (see htareport explain "
+        "gates)")  # fmt: skip
+    add("--fail-on-inconclusive", action="store_true", default=None,
+        help="exit 1 too if a gate is inconclusive: too few steps, or no interval to be had")  # fmt: skip
     add("--plotlyjs", metavar="FILE", help="embed this plotly.js instead of the installed plotly's (a smaller bundle)")
     _add_common_options(report)
 
 
-def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = True) -> None:
+def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = True, salvages: bool = True) -> None:
     command.add_argument("--ranks", metavar="LIST", help="only these ranks, such as 0,3-5")
     command.add_argument("-j", "--jobs", metavar="N", help="processes (default: what cores and memory allow)")
-    command.add_argument("--salvage", action="store_true", default=None, help="keep the complete events of files that "
-        "are damaged or end early, and mark their ranks")  # fmt: skip
+    if salvages:
+        command.add_argument("--salvage", action="store_true", default=None, help="keep the complete events of files "
+            "that are damaged or end early, and mark their ranks")  # fmt: skip
     command.add_argument("--max-bytes", metavar="N", help="most bytes of a file once unpacked, such as 20G (default: "
         "200 times its size, at least 1 GB)")  # fmt: skip
     if writes:
@@ -184,7 +226,7 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        return int(importlib.import_module(f"htareport.cli.{options.command}").run(options))
+        return int(importlib.import_module(f"htareport.cli.{options.command.replace('-', '_')}").run(options))
     except HtaReportError as error:
         console.error(str(error))
         return error.exit_code

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import stat
 import tempfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,46 +13,117 @@ from typing import TYPE_CHECKING
 from htareport import render
 from htareport.cli import console, reading
 from htareport.config import AMOUNTS, READING, ReportOptions, did_you_mean, report_options
-from htareport.errors import MissingLibraryError, OutputError, UsageError, printable
+from htareport.errors import MissingLibraryError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from htareport.analyses.base import Analysis
+    from htareport.comparison.gates import Gate, Verdict
     from htareport.report import Report
+    from htareport.rules.base import Rule
     from htareport.trace import Trace
 
-EXIT_PARTIAL = 4
+EXIT_GATE, EXIT_PARTIAL = 1, 4
+FINDINGS = "findings"  # Name of the section of all rules.
+_MOST_FINDINGS = 3  # On the terminal.
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
-    *READING,
-    *AMOUNTS,
+    "fail_on", "fail_on_inconclusive", *READING, *AMOUNTS,
 )  # fmt: skip
 _FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
-_HEAD_BYTES = 65536
 
 
 def run(arguments: Namespace) -> int:
     """Write the report; return the exit status."""
+    options, given = options_of(arguments)
+    gates = checked_gates(options, arguments.source, has_base=False)
+    report = side(arguments.source, options, given, quiet=arguments.quiet)
+    return finish(report, options, gates, quiet=arguments.quiet)
+
+
+def options_of(arguments: Namespace) -> tuple[ReportOptions, set[str]]:
+    """Read the options, and check that what they name can be written. Returns also which were given by name."""
     given = {name: getattr(arguments, name) for name in _GIVEN if getattr(arguments, name) is not None}
     options = report_options(given, arguments.config)
-    if not arguments.source:
-        raise UsageError("no traces and no report were named: the path is empty")
     for output in options.output:
         check_output(output)
-    if is_saved_report(Path(arguments.source)):
-        if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
-            raise UsageError(f"{', '.join(asked)}: needs the traces, and {arguments.source} is a saved report")
-        report = _saved(Path(arguments.source), options.title)
-    else:
-        report = _analyzed(arguments.source, options, quiet=arguments.quiet)
+    return options, set(given)
+
+
+def checked_gates(options: ReportOptions, source: str, *, has_base: bool) -> list[Gate]:
+    """Read the gates before the long work on a source. UsageError for one that could not be judged."""
+    if not options.fail_on:
+        return []
+    from htareport.comparison import gates
+    from htareport.comparison.finding_gates import check_finding
+    from htareport.rules import rule_classes
+    from htareport.trace.reports import is_saved_report
+
+    found = [gates.parse(each) for each in options.fail_on]
+    gates.check(found, has_base=has_base)
+    if not is_saved_report(Path(source)):  # That may come from where there are other rules.
+        for gate in found:
+            if gate.finding:
+                check_finding(gate, rule_classes())
+    return found
+
+
+def side(source: str, options: ReportOptions, given: set[str], *, quiet: bool) -> Report:
+    """Return the report of traces, or a saved one."""
+    if not source:
+        raise UsageError("no traces and no report were named: the path is empty")
+    from htareport.trace.reports import is_saved_report
+
+    if not is_saved_report(Path(source)):
+        return _analyzed(source, options, quiet=quiet)
+    if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
+        raise UsageError(f"{', '.join(asked)}: needs the traces, and {source} is a saved report")
+    return _saved(Path(source), options.title)
+
+
+def finish(
+    report: Report, options: ReportOptions, gates: Sequence[Gate], *, quiet: bool, base: Report | None = None
+) -> int:
+    """Judge the gates, say what is wrong, write every output; return the exit status."""
+    crossed = False
+    if gates:
+        from htareport.comparison import judged
+
+        report, verdicts = judged(report, gates, base, fail_on_inconclusive=options.fail_on_inconclusive)
+        crossed = any(verdict.fails for verdict in verdicts)
+        _say(verdicts)
     errors = [str(each) for each in report.meta.get("problems", ())]
     console.problems(errors, [each for each in report.warnings if each not in errors])
-    failed = _write(report, options, quiet=arguments.quiet)
+    if not quiet and base is None and "-" not in options.output:
+        _say_findings(report)
+    failed = _write(report, options, quiet=quiet)
     if failed:
         return OutputError.exit_code
+    if crossed:
+        return EXIT_GATE
     return EXIT_PARTIAL if errors and not options.allow_partial else 0
+
+
+def _say(verdicts: Sequence[Verdict]) -> None:
+    """Say which gates did not pass."""
+    from htareport.comparison.gates import State
+
+    for verdict in verdicts:
+        if verdict.state is not State.PASSED:
+            told = f"gate {verdict.state}: {verdict.gate}: {verdict.reason}"
+            (console.error if verdict.fails else console.warning)(told)
+
+
+def _say_findings(report: Report) -> None:
+    """Say what is most worthwhile, a line for each finding."""
+    from htareport.render.findings import findings, saving
+    from htareport.render.prose import unmarked
+
+    for number, finding in enumerate(findings(report.sections)[:_MOST_FINDINGS], 1):
+        could = f" ({saving(finding)})" if finding.saving_ns else ""
+        console.out(" ".join(f"{number}. {finding.severity:6} {unmarked(finding.title)}{could}".split("\n")))
 
 
 def check_output(output: str) -> None:
@@ -96,35 +165,31 @@ def _try_output(path: Path) -> None:
         pass
 
 
-def is_saved_report(path: Path) -> bool:
-    """Tell by content whether a file is a report's JSON; a trace of the same name is none."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except (OSError, ValueError):
-        return False
-    from htareport.trace.discover import is_report
-
-    if head[:2] == b"\x1f\x8b":
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
-        except zlib.error:
-            return False
-    return is_report(head)
-
-
 def chosen_analyses(options: ReportOptions) -> list[Analysis]:
     """Make the analyses asked for, with their options."""
     from htareport.analyses import analysis_classes
+    from htareport.rules import rule_classes
 
-    classes = analysis_classes()
-    for name in (*options.only, *options.set):
-        if name not in classes:
-            raise UsageError(f"no analysis {name!r}{did_you_mean(name, classes)} (there are: {', '.join(classes)})")
+    classes, rules = analysis_classes(), rule_classes()
+    for name in options.only:
+        if name not in {*classes, FINDINGS}:
+            there = [*classes, FINDINGS]
+            raise UsageError(f"no analysis {name!r}{did_you_mean(name, there)} (there are: {', '.join(there)})")
+    for name in options.set:
+        if name not in {*classes, *rules}:
+            there = [*classes, *rules]
+            raise UsageError(f"no analysis or rule {name!r}{did_you_mean(name, there)} (there are: {', '.join(there)})")
     made = {name: each.configured(options.set.get(name, {})) for name, each in classes.items()}
     return [each for name, each in made.items() if not options.only or name in options.only]
+
+
+def chosen_rules(options: ReportOptions) -> list[Rule]:
+    """Make the rules, with their thresholds; none where other sections were asked for."""
+    from htareport.rules import rule_classes
+
+    if options.only and FINDINGS not in options.only:
+        return []
+    return [each.configured(options.set.get(code, {})) for code, each in rule_classes().items()]
 
 
 def _saved(path: Path, title: str) -> Report:
@@ -137,16 +202,22 @@ def _saved(path: Path, title: str) -> Report:
 def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     from htareport.runner import analyze
 
-    analyses = chosen_analyses(options)
+    analyses, rules = chosen_analyses(options), chosen_rules(options)
     trace = reading.open_trace(source, options)
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
         render.prepare(options.plotlyjs)
     with reading.executor(trace, options.jobs) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
-            trace, analyses=analyses, steps=options.steps, redact=not options.no_redact,
-            executor=executor, title=options.title, progress=progress,
-        )  # fmt: skip
+            trace,
+            analyses=analyses,
+            rules=rules,
+            steps=options.steps,
+            redact=not options.no_redact,
+            executor=executor,
+            title=options.title,
+            progress=progress,
+        )
 
 
 def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:
@@ -158,27 +229,23 @@ def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:
 
 def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     """Write every output, the others too if one fails; return whether one did."""
-    failed, written, full_report = False, list[str](), None
-    for output in sorted(options.output, key=_turn):
-        try:
-            if output == "-":
-                console.write(render.encoded(report, ".md").decode())
-                continue
-            path = render.write(report, output, plotlyjs=options.plotlyjs, paper=options.paper, full_report=full_report)
+    failed, written = False, list[str]()
+    files = [output for output in options.output if output != "-"]
+    for path, error in render.write_all(report, files, plotlyjs=options.plotlyjs, paper=options.paper):
+        if error is None:
             written.append(f"{path}  {console.size(path.stat().st_size)}")
-            if path.suffix.lower() == ".html":
-                full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()
-        except MissingLibraryError as error:  # The other outputs are worth having: a failure only if asked to be one.
-            console.warning(f"{output}: not written: {error}")
+        elif isinstance(error, MissingLibraryError):  # The others are worth having: a failure only if asked to be one.
+            console.warning(f"{path}: not written: {error}")
             failed = failed or options.require_pdf
-        except (OSError, OutputError) as error:
-            console.error(str(error) if isinstance(error, OutputError) else f"{output}: {error.strerror or error}")
+        else:
+            console.error(str(error))
+            failed = True
+    if "-" in options.output:  # Last, since whoever reads us may leave.
+        try:
+            console.write(render.encoded(report, ".md").decode())
+        except OSError as error:
+            console.error(f"-: {error.strerror or error}")
             failed = True
     for line in () if quiet else written:
         (console.err if "-" in options.output else console.out)(line)
     return failed
-
-
-def _turn(output: str) -> int:
-    """The page first, since a PDF names it; standard output last, since whoever reads us may leave."""
-    return 2 if output == "-" else 0 if output.lower().endswith(".html") else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, is_saved_report
+from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, chosen_rules
 from htareport.config import READING, report_options
 from htareport.errors import OutputError, UsageError
 
@@ -67,6 +67,8 @@ def _report(arguments: Namespace) -> Report:
         raise UsageError("no traces and no report were named: the path is empty")
     given = {name: getattr(arguments, name) for name in ("title", *_FOR_TRACES) if getattr(arguments, name) is not None}
     options = report_options(given)
+    from htareport.trace.reports import is_saved_report
+
     if is_saved_report(Path(arguments.source)):
         if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
             raise UsageError(f"{', '.join(asked)}: needs the traces, and {arguments.source} is a saved report")
@@ -74,14 +76,14 @@ def _report(arguments: Namespace) -> Report:
         return dataclasses.replace(report, title=options.title) if options.title else report
     from htareport.runner import analyze
 
-    analyses = chosen_analyses(options)
+    analyses, rules = chosen_analyses(options), chosen_rules(options)
     trace = reading.open_trace(arguments.source, options)
     with (
         reading.executor(trace, options.jobs) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         return analyze(
-            trace, analyses=analyses, steps=options.steps, redact=not options.no_redact,
+            trace, analyses=analyses, rules=rules, steps=options.steps, redact=not options.no_redact,
             executor=executor, title=options.title, progress=progress,
         )  # fmt: skip
 

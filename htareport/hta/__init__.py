@@ -1,6 +1,27 @@
-"""HTA's names, parameters and columns over the same code as the report, with the exact definitions of this package."""
+"""HTA's names, parameters and columns over the same code as the report, with the exact definitions of this package.
 
-from htareport.hta.trace_analysis import TraceAnalysis
-from htareport.hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
+A script changes `hta` to `htareport.hta`; what is different stands in examples/hta/README.md.
+"""
 
-__all__ = ["DeviceType", "LabeledTrace", "TraceAnalysis", "TraceDiff"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from htareport.hta.version import __version__
+
+if TYPE_CHECKING:
+    from htareport.hta.trace_analysis import TimeSeriesTypes, TraceAnalysis
+    from htareport.hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
+
+__all__ = ["DeviceType", "LabeledTrace", "TimeSeriesTypes", "TraceAnalysis", "TraceDiff", "__version__"]
+_HOMES = {
+    **dict.fromkeys(("TimeSeriesTypes", "TraceAnalysis"), "htareport.hta.trace_analysis"),
+    **dict.fromkeys(("DeviceType", "LabeledTrace", "TraceDiff"), "htareport.hta.trace_diff"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -104,13 +104,14 @@ class Breakdowns(LoadedRanks):
         ranks: list[int] | None = None,
         streams: list[int] | None = None,
         visualize: bool = False,
-        visualize_pctg: bool = True,  # noqa: ARG002  HTA's name; the chart shows time
+        visualize_pctg: bool = True,
         show_idle_interval_stats: bool = False,
         consecutive_kernel_delay: float = 30,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Idle time of each stream by cause, and statistics of the gaps if asked for.
 
-        `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time.
+        `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time; the picture shows
+        these shares, or times with `visualize_pctg=False`.
         """
         analysis = IdleTime(consecutive_kernel_delay=float(consecutive_kernel_delay))
         frames = self.mapped(analysis, ranks)
@@ -120,7 +121,7 @@ class Breakdowns(LoadedRanks):
         idle, gaps = frames["streams"], frames["intervals"]
         if streams is not None:
             idle, gaps = idle[idle["stream"].isin(streams)], gaps[gaps["stream"].isin(streams)]
-        self.show(analysis, frames, "streams", visualize=visualize)
+        self.show(analysis, frames, "streams", visualize=visualize, shares=visualize_pctg)
         table = pd.DataFrame(
             {
                 "rank": idle["rank"],
@@ -176,5 +177,6 @@ def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
     out = gaps[["rank", "stream", "count"]].copy()
     for column, label in names.items():
         out[label] = gaps[column] / PER_US
+    out["std"] = out["std"].where(gaps["count"] > 1)  # HTA knows none of a single gap.
     out["device"] = gaps["device"]
     return out.set_index(pd.Index(gaps["category"].str.replace(" ", "_"), name="idle_category"))

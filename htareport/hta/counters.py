@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Flag, auto
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,21 @@ from htareport.analyses.cupti_counters import counter_rows
 from htareport.analyses.launch_stats import LaunchStats, launch_rows
 from htareport.analyses.memory_bandwidth import bandwidth_levels
 from htareport.analyses.queue_length import queue_series, without_pauses
+from htareport.augment.counters import write_counters
+from htareport.augment.files import CopyFolder
 from htareport.hta.ranks import PER_US, LoadedRanks
 from htareport.trace import Capability, RankTrace
 
 _COPIES = r"Memcpy|Memset|memcpy|memset"
 _QUANTILES = {"25%": 0.25, "50%": 0.5, "75%": 0.75}
 _SUMMARY = ("count", "mean", "std", "min", *_QUANTILES, "max")
+
+
+class TimeSeriesTypes(Flag):
+    """Which series become counters."""
+
+    QUEUE_LENGTH = auto()
+    MEMCPY_BANDWIDTH = auto()
 
 
 class Counters(LoadedRanks):
@@ -99,14 +110,11 @@ class Counters(LoadedRanks):
         """Statistics of the queue length by rank and stream, weighted by time; None without linked launches."""
         return self.get_queue_length_summary_from_time_series(self.get_queue_length_time_series(ranks))
 
-    def get_queue_length_summary_from_time_series(self, time_series: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
+    def get_queue_length_summary_from_time_series(
+        self, queue_length_dict: dict[int, pd.DataFrame]
+    ) -> pd.DataFrame | None:
         """The same from series that are there already."""
-        rows = {
-            (rank, stream): _weighted(stamps, length)
-            for rank, frame in time_series.items()
-            for stream, stamps, length in _queues(frame)
-        }
-        return _summary_frame(rows, ["rank", "stream"], "queue_length") if rows else None
+        return summary_of_queues(queue_length_dict)
 
     def get_time_spent_blocked_on_full_queue(
         self, queue_length_dict: dict[int, pd.DataFrame], max_queue_length: int = 1024
@@ -122,6 +130,32 @@ class Counters(LoadedRanks):
                     share = full / recorded if recorded else np.nan
                     rows.append({"rank": rank, "stream": stream, _FULL: full, f"relative_{_FULL}": share})
         return pd.DataFrame(rows, columns=["rank", "stream", _FULL, f"relative_{_FULL}"])
+
+    # --- augmented files --------------------------------------------------------------------
+
+    def generate_trace_with_counters(
+        self,
+        time_series: TimeSeriesTypes | None = None,
+        ranks: list[int] | None = None,
+        output_suffix: str = "_with_counters",
+        output_dir: str | Path | None = None,
+    ) -> list[str]:
+        """Write copies of the ranks' files with counters of the chosen series (both by default); return their paths.
+
+        The folder is by default one beside that of the traces, named as that with the suffix behind, which the names
+        of the files get too. Ranks that have neither series get no file. UsageError for the folder of the traces.
+        """
+        wanted = time_series or TimeSeriesTypes.QUEUE_LENGTH | TimeSeriesTypes.MEMCPY_BANDWIDTH
+        chosen = self.chosen(ranks)
+        files = [capture.path for trace in chosen for capture in trace.captures]
+        own = Path(files[0]).absolute().parent
+        folder = CopyFolder(output_dir or own.with_name(f"{own.name}{output_suffix}"), files)
+        queues, bandwidth = TimeSeriesTypes.QUEUE_LENGTH in wanted, TimeSeriesTypes.MEMCPY_BANDWIDTH in wanted
+        return [
+            str(path)
+            for trace in chosen
+            for path in write_counters(trace, folder, output_suffix, queues=queues, bandwidth=bandwidth)
+        ]
 
     # --- copies -----------------------------------------------------------------------------
 
@@ -151,11 +185,20 @@ class Counters(LoadedRanks):
 
     def _relative(self, stamps: Iterable[int]) -> np.ndarray[Any, Any]:
         """Stamps in µs from the earliest start of a complete event on any rank."""
-        starts = [trace.start_ns for trace in self.ranks_loaded.values() if trace.start_ns is not None]
-        return (np.asarray(stamps, np.int64) - min(starts, default=0)) / PER_US
+        return (np.asarray(stamps, np.int64) - self.run.start_ns) / PER_US
 
 
 _FULL = "duration_at_max_queue_length"
+
+
+def summary_of_queues(queue_length_dict: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
+    """Statistics of queue lengths by rank and stream, weighted by time; None without any."""
+    rows = {
+        (rank, stream): _weighted(stamps, length)
+        for rank, frame in queue_length_dict.items()
+        for stream, stamps, length in _queues(frame)
+    }
+    return _summary_frame(rows, ["rank", "stream"], "queue_length") if rows else None
 
 
 def _queues(frame: pd.DataFrame) -> Iterator[tuple[Any, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 import pandas as pd
 
+from htareport.analyses.activity import NONE
 from htareport.analyses.activity_graph import ActivityGraph, Kind
 from htareport.analyses.path_summary import Bound
 from htareport.hta.ranks import PER_US
+from htareport.hta.utils.utils import shorten_name
+from htareport.report import concat
+from htareport.trace.numbered import index_of, threads_of
 
-EVENT_COLUMNS = ("s_name", "cat", "pid", "tid", "stream", "ts", "dur")
+EVENT_COLUMNS = ("index", "s_name", "cat", "pid", "tid", "stream", "ts", "dur")
+
+
+class BoundType(Enum):
+    """What time on a path is bound by; the last two only where Python's time counts."""
+
+    GPU_KERNEL_KERNEL_OVERHEAD = "gpu_kernel_kernel_overhead"
+    GPU_KERNEL_LAUNCH_OVERHEAD = "gpu_kernel_launch_overhead"
+    DATA_LOADING = "data_loading"
+    CPU_BOUND = "cpu_bound"
+    GPU_COMPUTE_BOUND = "gpu_compute_bound"
+    GPU_COMMUNICATION_BOUND = "gpu_communication_bound"
+    PYTHON_BOUND = "python_bound"
+    GPU_EARLIER_WORK = "gpu_earlier_work"
+
+
 HTA_BOUNDS = {
-    Bound.HOST: "cpu_bound",
-    Bound.PYTHON: "python_bound",
-    Bound.LOADING: "data_loading",
-    Bound.LAUNCH: "gpu_kernel_launch_overhead",
-    Bound.COMPUTE: "gpu_compute_bound",
-    Bound.COMM: "gpu_communication_bound",
-    Bound.MEMORY: "gpu_compute_bound",
-    Bound.GAP: "gpu_kernel_kernel_overhead",
-    Bound.EARLIER: "gpu_earlier_work",
+    Bound.HOST: BoundType.CPU_BOUND,
+    Bound.PYTHON: BoundType.PYTHON_BOUND,
+    Bound.LOADING: BoundType.DATA_LOADING,
+    Bound.LAUNCH: BoundType.GPU_KERNEL_LAUNCH_OVERHEAD,
+    Bound.COMPUTE: BoundType.GPU_COMPUTE_BOUND,
+    Bound.COMM: BoundType.GPU_COMMUNICATION_BOUND,
+    Bound.MEMORY: BoundType.GPU_COMPUTE_BOUND,
+    Bound.GAP: BoundType.GPU_KERNEL_KERNEL_OVERHEAD,
+    Bound.EARLIER: BoundType.GPU_EARLIER_WORK,
 }
-_KEPT_WHOLE = re.compile(r"Memcpy|Memset|Copy")
-_BRACKETS = re.compile(r"<[^<>]*>|\([^()]*\)")
 
 
 class CPEdgeType(Enum):
@@ -48,17 +64,19 @@ TYPES = {
     Kind.SYNC: CPEdgeType.SYNC_DEPENDENCY,
     Kind.EARLIER: CPEdgeType.SYNC_DEPENDENCY,
 }
+SHOWN = frozenset({CPEdgeType.DEPENDENCY, CPEdgeType.KERNEL_LAUNCH_DELAY, CPEdgeType.SYNC_DEPENDENCY})
 ATTRIBUTED = (Kind.HOST, Kind.DEVICE, Kind.GAP)
 
 
 @dataclass(frozen=True)
 class CPNode:
-    """Start or end of an event; `ts` is µs from the start of the run."""
+    """Start or end of an event; `ts` is µs from the start of the run. `is_blocking`: a call that waited ends there."""
 
-    idx: int
-    ev_idx: int
-    ts: float
-    is_start: bool
+    idx: int = -1
+    ev_idx: int = -1
+    ts: float = 0
+    is_start: bool = False
+    is_blocking: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,45 +86,27 @@ class CPEdge:
     begin: int
     end: int
     type: CPEdgeType
-    weight: float
+    weight: float = 0
 
 
 def events_frame(found: ActivityGraph, zero_ns: int) -> pd.DataFrame:
-    """The events of a graph with HTA's columns."""
+    """The events of a graph with HTA's columns, host rows first."""
     activity = found.activity
-    loaded, host, device = activity.trace.loaded, activity.host, activity.device
-    categories = np.array(list(loaded.tables), object)
-    threads = [loaded.threads[number] for number in host["thread"].tolist()]
-    parts = [
-        pd.DataFrame(
-            {
-                "name": rows["name"].astype(object),
-                "cat": categories[rows["source"].to_numpy()] if len(rows) else "",
-                "pid": pids,
-                "tid": tids,
-                "stream": streams,
-                "ts": (rows["ts"] - zero_ns) / PER_US,
-                "dur": rows["dur"] / PER_US,
-            }
-        )
-        for rows, pids, tids, streams in (
-            (host, [pid for pid, _ in threads], [tid for _, tid in threads], -1),
-            (device, device["device"], device["stream"], device["stream"]),
-        )
-        if len(rows)
-    ]
-    empty = pd.DataFrame(columns=["name", *EVENT_COLUMNS[1:]])
-    events = pd.concat(parts, ignore_index=True) if parts else empty
-    short = {name: _short(name) for name in events["name"].unique()}
-    events["s_name"] = events.pop("name").map(short)
-    return events.assign(index=events.index)[[*EVENT_COLUMNS, "index"]]
-
-
-def _short(name: str) -> str:
-    """Drop arguments, template arguments and the return type, as HTA does."""
-    if _KEPT_WHOLE.match(name):
-        return name
-    short, before = name.replace("->", ""), ""
-    while short != before:
-        before, short = short, _BRACKETS.sub("", short)
-    return short.removeprefix("void ").strip()
+    trace, categories = activity.trace, np.array(list(activity.trace.loaded.tables), object)
+    parts = []
+    for rows in (activity.host, activity.device):
+        pids, tids = threads_of(trace, rows)
+        about = {
+            "index": index_of(trace, rows),
+            "s_name": rows["name"].astype(object),
+            "cat": categories[rows["source"].to_numpy()] if len(rows) else "",
+            "pid": pids,
+            "tid": tids,
+            "stream": rows.get("stream", NONE),
+            "ts": (rows["ts"] - zero_ns) / PER_US,
+            "dur": rows["dur"] / PER_US,
+        }
+        parts.append(pd.DataFrame(about, columns=list(EVENT_COLUMNS)))
+    events = concat(parts)
+    short = {name: shorten_name(name) for name in events["s_name"].unique()}
+    return events.assign(s_name=events["s_name"].map(short))

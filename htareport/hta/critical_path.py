@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from htareport.analyses import path_window
 from htareport.analyses.activity import Activity, Span
 from htareport.analyses.activity_graph import Rules, activity_graph
 from htareport.analyses.critical_path import CriticalPath as Section
+from htareport.augment.critical_path import write_path
+from htareport.augment.files import CopyFolder
+from htareport.hta.configs.env_options import (
+    critical_path_add_zero_weight_launch_edges,
+    critical_path_show_zero_weight_launch_edges,
+)
 from htareport.hta.cp_graph import CPGraph, restore_cpgraph
-from htareport.hta.cp_types import CPEdge, CPEdgeType, CPNode
+from htareport.hta.cp_types import SHOWN, CPEdge, CPEdgeType, CPNode
 from htareport.hta.ranks import LoadedRanks
 from htareport.trace import RankTrace
 
@@ -41,18 +47,42 @@ class CriticalPath(LoadedRanks):
         fewer instances.
         """
         trace = self.rank(rank)
-        span = _span(trace, annotation, instance_id)
+        span = annotated_span(trace, annotation, instance_id)
         if span is None:
             warnings.warn(f"rank {rank}: no row of the host has {annotation!r} in its name", stacklevel=2)
             return None
         loading = _DATA_LOADING if data_load_events is None else tuple(data_load_events)
         activity = Activity(trace, span, loading, host_collectives=python_time)
-        constraints = python_time or os.environ.get("CRITICAL_PATH_ADD_ZERO_WEIGHT_LAUNCH_EDGE") == "1"
+        constraints = python_time or critical_path_add_zero_weight_launch_edges()
         found = activity_graph(activity, Rules(python_time, constraints))
-        return CPGraph.of(found, rank, min(t.start_ns or 0 for t in self.ranks_loaded.values())), True
+        return CPGraph.of(found, rank, self.run.start_ns, self.t), True
+
+    def overlay_critical_path_analysis(
+        self,
+        rank: int,
+        critical_path_graph: CPGraph,
+        output_dir: str | Path,
+        only_show_critical_events: bool = True,
+        show_all_edges: bool = False,
+        edge_types_to_viz: Collection[CPEdgeType] | None = None,
+    ) -> str:
+        """Write a copy of the rank's file with its critical path into a folder; return the copy's path.
+
+        Events on the path get the argument `critical`, and arrows go along its edges between events (of all edges with
+        `show_all_edges`, unless only events of the path are shown). UsageError if it is the folder of the traces.
+        """
+        trace = self.rank(rank)
+        marks = critical_path_graph.marks(
+            all_edges=show_all_edges and not only_show_critical_events,
+            zero_launches=critical_path_show_zero_weight_launch_edges(),
+            types=SHOWN if edge_types_to_viz is None else edge_types_to_viz,
+        )
+        folder = CopyFolder(Path(output_dir).expanduser(), [capture.path for capture in trace.captures])
+        return str(write_path(trace, folder, marks, only_critical=only_show_critical_events))
 
 
-def _span(trace: RankTrace, annotation: str, instance: int | tuple[int, int] | None) -> Span | None:
+def annotated_span(trace: RankTrace, annotation: str, instance: int | tuple[int, int] | None) -> Span | None:
+    """The time of some rows of the host that have a text in their name; None without any. ValueError if too few."""
     if not annotation:
         return path_window.whole_span(trace)
     rows = path_window.annotation_rows(trace, annotation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gzip
 import zlib
 from pathlib import Path
@@ -15,6 +16,19 @@ from numpy.typing import NDArray
 from htareport.algorithms.live import thinned
 from htareport.errors import TraceFileError
 from htareport.report import Chart, Mark, Unit
+
+
+class Category(enum.Enum):
+    """What a tensor is for."""
+
+    INPUT = enum.auto()
+    TEMPORARY = enum.auto()
+    ACTIVATION = enum.auto()
+    GRADIENT = enum.auto()
+    AUTOGRAD_DETAIL = enum.auto()
+    PARAMETER = enum.auto()
+    OPTIMIZER_STATE = enum.auto()
+
 
 CATEGORIES = (
     *("Parameter", "Optimizer state", "Input", "Temporary", "Activation", "Gradient"),

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms.call_tree import work_under
-from htareport.algorithms.sequences import numbers_of
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.annotations import Annotations
@@ -19,48 +17,17 @@ from htareport.analyses.operator_calls import operator_calls
 from htareport.analyses.operator_kernels import OperatorKernels
 from htareport.hta.ranks import PER_US, LoadedRanks
 from htareport.render import names
-from htareport.report import Chart, Mark, Unit
 from htareport.trace import RankTrace
-from htareport.trace.host import launching_rows, nearest
+from htareport.trace.host import nearest
 
 _ATEN = "aten::"
 _DELAYS = {"op_delay": "avg_aten_op_launch_delay", "launch_delay": "avg_runtime_delay"}
-_PATTERN = ("pattern", "count", "GPU kernel duration (us)", "CPU op duration (us)")
 _STATISTICS = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
 _QUANTILES = {"p50": "p50 (us)", "p95": "p95 (us)"}
 
 
 class Operators(LoadedRanks):
     """What operators and annotations launch, and in which order."""
-
-    def get_frequent_cuda_kernel_sequences(
-        self,
-        operator_name: str,
-        output_dir: str | None = "",
-        min_pattern_len: int = 3,
-        rank: int = 0,
-        top_k: int = 5,
-        visualize: bool = False,
-        compress_other_kernels: bool = True,  # noqa: ARG002  of the overlaid file
-    ) -> pd.DataFrame:
-        """Sequences of kernels under the calls whose name contains `operator_name`, most frequent first.
-
-        As in HTA, of these calls (operators, annotations, runtime calls) those count that have the fewest calls around
-        them, and that launch at least `min_pattern_len` kernels, copies and fills; unlike in HTA the fewest on their
-        thread, and Python functions are no calls. A pattern is the name of the call and those of all that is launched
-        below it, in order of start. `top_k` is how many the picture shows.
-        """
-        if output_dir:
-            raise NotImplementedError(
-                "output_dir: a copy of the trace with the patterns marked cannot be written yet; leave it empty"
-            )
-        trace = self.rank(rank)
-        table = _patterns(trace, operator_name, min_pattern_len) if operator_name else pd.DataFrame(columns=_PATTERN)
-        if visualize and len(table):
-            from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
-
-            figure(_pattern_chart(table.head(top_k), operator_name)).show()
-        return table
 
     def get_aten_op_kernels_and_delay(
         self, ranks: list[int] | None = None, sort_by: Sequence[str] | None = None, visualize: bool = False
@@ -100,7 +67,7 @@ class Operators(LoadedRanks):
         of_device = on_device["name"].to_numpy()[owners.device[owners.device >= 0]]
         stacks.loc[owners.device >= 0] = pd.Series(launched.texts(trace, of_device), dtype=object).to_numpy()
         categories = np.array([*trace.loaded.tables, ""], object)
-        start = min((t.start_ns for t in self.ranks_loaded.values() if t.start_ns is not None), default=0)
+        start = self.run.start_ns
         frame = pd.DataFrame(
             {
                 "cat": categories[events["source"]],
@@ -158,65 +125,6 @@ class Operators(LoadedRanks):
 
 
 _INTO = " > "
-
-
-def _patterns(trace: RankTrace, operator_name: str, fewest: int) -> pd.DataFrame:
-    host, events = trace.host, trace.device_events
-    categories = host["name"].cat.categories
-    holds = np.array([operator_name in str(name) for name in categories], np.bool_)
-    candidates = np.flatnonzero(holds[host["name"].cat.codes.to_numpy()]) if len(host) else np.zeros(0, np.int64)
-    depth = host["depth"].to_numpy()[candidates]
-    rows = launching_rows(host, events["launch"].to_numpy())
-    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
-    work = work_under(host["parent"].to_numpy(), rows, starts, ends)
-    thread = pd.factorize(host["thread"].to_numpy()[candidates])[0]
-    nodes = candidates[depth == pd.Series(depth).groupby(thread).transform("min").to_numpy()]
-    nodes = nodes[work.num_kernels[nodes] >= max(fewest, 1)]
-    if not len(nodes):
-        return pd.DataFrame(columns=_PATTERN)
-    counts = work.num_kernels[nodes]
-    kernels, _ = launched.kernels_under(trace, nodes, counts)
-    codes, stop = events["name"].cat.codes.to_numpy()[kernels], np.cumsum(counts)
-    calls = pd.DataFrame(
-        {
-            "operator": launched.names_of(trace, nodes),
-            "number": numbers_of(stop - counts, stop, codes),
-            "first": stop - counts,
-            "kernels": counts,
-            "gpu": work.kernel_dur_sum[nodes],
-            "cpu": host["dur"].to_numpy()[nodes],
-        }
-    )
-    groups = calls.groupby(["operator", "number"], sort=False)
-    table = groups.agg(
-        first=("first", "first"),
-        kernels=("kernels", "first"),
-        count=("gpu", "size"),
-        gpu=("gpu", "sum"),
-        cpu=("cpu", "sum"),
-    ).reset_index()
-    patterns = [
-        "|".join(launched.texts(trace, [operator, *codes[first : first + length].tolist()]))
-        for operator, first, length in zip(table["operator"], table["first"], table["kernels"], strict=True)
-    ]
-    values = (patterns, table["count"].to_numpy(), table["gpu"] / PER_US, table["cpu"] / PER_US)
-    frame = pd.DataFrame(dict(zip(_PATTERN, values, strict=True)))
-    return frame.sort_values(["count", "pattern"], ascending=[False, True], ignore_index=True)
-
-
-def _pattern_chart(rows: pd.DataFrame, operator_name: str) -> Chart:
-    return Chart(
-        "patterns",
-        f"Frequent sequences of kernels under {operator_name}",
-        Mark.BAR,
-        rows,
-        "count",
-        "pattern",
-        x_label="calls",
-        x_unit=Unit.COUNT,
-        y_unit=Unit.NAME,
-        caption="Calls with just these kernels.",
-    )
 
 
 def _aten_operators(trace: RankTrace) -> pd.DataFrame:

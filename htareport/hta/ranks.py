@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from htareport.analyses.base import Analysis, Frames, Job
-from htareport.errors import NothingToReadError, TraceFileError
-from htareport.report import concat
+from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
+from htareport.hta.loading import Run
+from htareport.report import Chart, Unit, concat
 from htareport.trace import ALL, RankTrace, ReadOptions, Trace, Window
+
+if TYPE_CHECKING:
+    from htareport.hta.common.trace import Trace as HtaTrace
 
 PER_US = 1000.0
 
@@ -20,33 +26,54 @@ class LoadedRanks:
 
     `trace_files` is {rank: file or files}, a list of files, or None for all traces of the folder `trace_dir`.
     `include_last_profiler_step=False` leaves out GPU work that is launched in or after each rank's last profiler step.
-    `salvage=True` keeps the complete events of files that are damaged or end early, and warns of each.
+    `salvage=True` keeps the complete events of files that are damaged or end early, and warns of each. `jobs` is in how
+    many processes ranks are loaded; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
     """
 
     def __init__(
         self,
         trace_files: Mapping[int, str] | Sequence[str] | None = None,
-        trace_dir: str | Path = "/tmp/trace",  # noqa: S108  HTA's default
+        trace_dir: str | Path = DEFAULT_TRACE_DIR,
         include_last_profiler_step: bool = True,
         salvage: bool = False,
+        jobs: int = 1,
     ) -> None:
         """Load every rank. NothingToReadError if there is none; a rank that cannot be read is warned of."""
-        source = _within(trace_dir, trace_files) if trace_files is not None else trace_dir
-        self.trace = Trace.open(source, options=ReadOptions(salvage=salvage))
         window = ALL if include_last_profiler_step else Window(without_last_step=True)
-        self.ranks_loaded: dict[int, RankTrace] = {}
-        problems = [f"{name}: not used: {reason}" for name, reason in self.trace.unusable]
-        for rank, files in self.trace.files.items():
-            try:
-                self.ranks_loaded[rank] = RankTrace.load(rank, files, window, self.trace.options)
-                problems += [f"{name}: not used: {reason}" for name, reason in self.ranks_loaded[rank].problems]
-                problems += self.ranks_loaded[rank].salvaged
-            except TraceFileError as error:
-                problems.append(f"{_names(files)}: not used: {error} (rank {rank} is missing)")
-        if not self.ranks_loaded:
-            raise NothingToReadError("; ".join(problems))
-        for problem in problems:
+        options = ReadOptions(salvage=salvage)
+        self.run = Run(open_trace(trace_files, trace_dir, options), window, jobs)
+        self.run.load()
+        for problem in self.run.problems:
             warnings.warn(problem, stacklevel=2)
+
+    @classmethod
+    def of(cls, t: HtaTrace) -> Self:
+        """Analyses of a trace that was opened by HTA's `Trace`."""
+        made = cls.__new__(cls)
+        made.run = t.run
+        made.run.load()
+        made.__dict__["t"] = t
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.trace.label!r}, ranks={list(self.ranks_loaded)})"
+
+    @cached_property
+    def t(self) -> HtaTrace:
+        """The events as HTA's `Trace` gives them; a rank's are read again, with their arguments, when asked for."""
+        from htareport.hta.common.trace import Trace as HtaTrace  # noqa: PLC0415  it needs this module
+
+        return HtaTrace.of(self.run)
+
+    @property
+    def trace(self) -> Trace:
+        """The files of the run."""
+        return self.run.trace
+
+    @property
+    def ranks_loaded(self) -> dict[int, RankTrace]:
+        """The ranks that could be read, in order."""
+        return self.run.ranks
 
     def rank(self, rank: int) -> RankTrace:
         """Return one rank's events and derived tables. KeyError names the ranks there are."""
@@ -70,12 +97,20 @@ class LoadedRanks:
 
     def combined(self, analysis: Analysis, frames: Frames) -> Frames:
         """The same, joined for the report's tables and charts."""
-        starts = [trace.start_ns for trace in self.ranks_loaded.values() if trace.start_ns is not None]
         has_steps = any(len(trace.steps) for trace in self.ranks_loaded.values())
-        return analysis.combine(frames, Job(tuple(self.ranks_loaded), min(starts, default=0), has_steps))
+        return analysis.combine(frames, Job(tuple(self.ranks_loaded), self.run.start_ns, has_steps))
 
-    def show(self, analysis: Analysis, frames: Frames, chart: str, *, visualize: bool, renderer: str = "") -> None:
-        """Show a chart of the report, as a Plotly figure."""
+    def show(
+        self,
+        analysis: Analysis,
+        frames: Frames,
+        chart: str,
+        *,
+        visualize: bool,
+        renderer: str = "",
+        shares: bool = False,
+    ) -> None:
+        """Show a chart of the report, as a Plotly figure; of stacked bars the shares of their whole, if asked for."""
         if not visualize or not frames:
             return
         from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
@@ -83,23 +118,36 @@ class LoadedRanks:
         charts = analysis.charts(self.combined(analysis, frames))
         found = next((each for each in charts if each.name == chart), None)
         if found is not None:
-            figure(found).show(renderer=renderer or None)
+            figure(_as_shares(found) if shares else found).show(renderer=renderer or None)
 
 
-def _within(folder: str | Path, files: Mapping[int, str] | Sequence[str]) -> Any:
-    """File names that are not absolute are those of the folder, as in HTA."""
+def _as_shares(chart: Chart) -> Chart:
+    """Stacked bars that are 100 % high."""
+    whole = chart.frame.groupby(chart.x, sort=False)[chart.y].transform("sum")
+    frame = chart.frame.assign(**{chart.y: chart.frame[chart.y] / whole.where(whole > 0)})
+    return replace(chart, frame=frame, y_unit=Unit.RATIO)
 
-    def placed(name: str) -> Path:
+
+def open_trace(
+    files: Mapping[int, Any] | Sequence[str] | None,
+    folder: str | Path = DEFAULT_TRACE_DIR,
+    options: ReadOptions | None = None,
+) -> Trace:
+    """Find the files of a run, of a folder or given one by one; names that are not absolute are those of the folder."""
+
+    def placed(name: str | Path) -> Path:
         path = Path(name)
         return path if path.is_absolute() or path.exists() else Path(folder) / path
 
+    how = options or ReadOptions()
+    if files is None:
+        return Trace.open(Path(folder).expanduser(), options=how)
     if isinstance(files, Mapping):
-        return {
-            rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name))
-            for rank, name in files.items()
-        }
-    return [placed(name) for name in files]
-
-
-def _names(files: Path | tuple[Path, ...]) -> str:
-    return files.name if isinstance(files, Path) else ", ".join(path.name for path in files)
+        return Trace.open(
+            {
+                rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name))
+                for rank, name in files.items()
+            },
+            options=how,
+        )
+    return Trace.open([placed(name) for name in files], options=how)

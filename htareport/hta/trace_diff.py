@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from htareport.errors import NothingToReadError
-from htareport.trace import Capability, RankTrace, Trace
-from htareport.trace.steps import step_of
+from htareport.hta.common.trace import Trace
+from htareport.hta.configs.parser_config import ParserConfig
+from htareport.hta.loading import Run
+from htareport.hta.ranks import PER_US
+from htareport.hta.show import show
+from htareport.hta.utils.utils import shorten_name
+from htareport.report import Chart, Mark, Unit
+from htareport.trace import Trace as RunTrace
 
-_PER_US = 1000.0
-_HOST_ONLY_SKIPPED = {"gpu_user_annotation"}
+_NO_ROWS_OF_THE_HOST = "gpu_user_annotation"
+_MOST_SHOWN = 40
+TraceDir = str
 Chosen: TypeAlias = int | Sequence[int] | None
 
 
@@ -27,58 +35,53 @@ class DeviceType(Enum):
 
 
 class LabeledTrace:
-    """A run with a name for the columns of a comparison."""
+    """A run with a name for the columns of a comparison: an opened trace, or a folder or files to open."""
 
     def __init__(
         self,
         label: str | None = None,
-        t: Trace | None = None,
-        trace_files: dict[int, str] | None = None,
+        t: Trace | RunTrace | None = None,
         trace_dir: str | Path | None = None,
+        trace_files: Mapping[int, str] | None = None,
     ) -> None:
-        source = t if t is not None else trace_files if trace_files is not None else trace_dir
-        if source is None:
+        if isinstance(t, Trace):
+            self.t = t
+        elif (source := t if t is not None else trace_files if trace_files is not None else trace_dir) is None:
             raise NothingToReadError("LabeledTrace: one of t, trace_files and trace_dir is needed")
-        self.trace = source if isinstance(source, Trace) else Trace.open(source)
-        self.label = label or self.trace.label
-        self._loaded: dict[int, RankTrace] = {}
+        else:
+            opened = source if isinstance(source, RunTrace) else RunTrace.open(source)
+            self.t = Trace.of(Run(opened), ParserConfig(ParserConfig.ARGS_MINIMUM))
+        self.label = label or self.t.run.trace.label
 
     def ranks(self) -> list[int]:
         """Ranks of the run, in order."""
-        return list(self.trace.files)
+        return self.t.get_ranks()
 
     def iterations(self) -> list[int]:
         """Numbers of the profiler steps on any rank, in order."""
-        return sorted({number for rank in self.ranks() for number in self.rank(rank).steps["number"].tolist()})
-
-    def rank(self, rank: int) -> RankTrace:
-        """Load a rank, once."""
-        if rank not in self._loaded:
-            if rank not in self.trace.files:
-                raise ValueError(f"{self.label} has no rank {rank}; there are {self.ranks()}")
-            self._loaded[rank] = RankTrace.load(rank, self.trace.files[rank])
-        return self._loaded[rank]
+        return sorted({number for rank in self.ranks() for number in self.t.rank(rank).steps["number"].tolist()})
 
     def extract_ops(
         self, rank: Chosen = None, iteration: Chosen = None, device_type: DeviceType = DeviceType.ALL
     ) -> pd.DataFrame:
-        """Rows of the chosen ranks (the first by default) and steps: name, cat, dur (ns).
+        """Rows of the chosen ranks (the first by default) and steps, as in Trace.get_trace, with their rank.
 
-        Without a choice of steps the first is taken, as in HTA; a run without steps is taken whole.
+        Without a choice of steps the first is taken, as in HTA; a run without steps is taken whole. Device work belongs
+        to the step of its launch; without any launches in the trace, to that of its start.
         """
         ranks = _listed(rank) if rank is not None else self.ranks()[:1]
         steps = _listed(iteration) if iteration is not None else self.iterations()[:1]
-        parts = [_rows(self.rank(each), steps or None, device_type) for each in ranks]
+        parts = [_rows(self.t.get_trace(each), steps or None, device_type).assign(rank=each) for each in ranks]
         return pd.concat(parts, ignore_index=True)
 
     def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Calls and total duration (µs) by category and name."""
-        groups = ops.groupby(["cat", "name"], observed=True)["dur"]
-        out = groups.agg(counts="size", total_duration="sum").reset_index()
-        return out.assign(total_duration=out["total_duration"] / _PER_US)
+        """Calls and total duration (µs) by category and name, with the name's short form."""
+        out = _summed(ops, ["cat", "name"])
+        out.insert(2, "short_name", out["name"].map(shorten_name))
+        return out
 
 
-TraceLike: TypeAlias = LabeledTrace | Trace | str | Path
+TraceLike: TypeAlias = LabeledTrace | Trace | RunTrace | str | Path
 
 
 class TraceDiff:
@@ -94,16 +97,18 @@ class TraceDiff:
         control_iteration: Chosen = None,
         test_iteration: Chosen = None,
         device_type: DeviceType = DeviceType.ALL,
+        use_short_name: bool = False,
     ) -> pd.DataFrame:
         """Calls and total duration (µs) by name in both runs, and what changed; names of either run, in order.
 
-        Ranks and steps default to the first of each run; a run without steps is taken whole.
+        Ranks and steps default to the first of each run; a run without steps is taken whole. With `use_short_name`
+        names that are short for the same count together.
         """
         base, new = _labeled(control), _labeled(test)
         labels = base.label, new.label if new.label != base.label else f"{new.label}_control_test"
         sides = [
-            _by_name(base.extract_ops(control_rank, control_iteration, device_type), labels[0]),
-            _by_name(new.extract_ops(test_rank, test_iteration, device_type), labels[1]),
+            _by_name(base.extract_ops(control_rank, control_iteration, device_type), labels[0], short=use_short_name),
+            _by_name(new.extract_ops(test_rank, test_iteration, device_type), labels[1], short=use_short_name),
         ]
         frame = sides[0].join(sides[1], how="outer").fillna(0).sort_index()
         counts = [f"{label}_counts" for label in labels]
@@ -140,52 +145,71 @@ class TraceDiff:
         }
         return {kind: list(frame.index[rows]) for kind, rows in chosen.items()}
 
+    @classmethod
+    def visualize_counts_diff(
+        cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | Path | None = None
+    ) -> None:
+        """Show calls by name in both runs and their difference; or write that to a file (.html, .svg, .png)."""
+        show(_chart(df, 0, "diff_counts", "calls", Unit.COUNT), visible=show_image, path=export_image_path)
+
+    @classmethod
+    def visualize_duration_diff(
+        cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | Path | None = None
+    ) -> None:
+        """Show total durations in the same way."""
+        chart = _chart(df, 1, "diff_duration", "total duration", Unit.NANOSECONDS, PER_US)
+        show(chart, visible=show_image, path=export_image_path)
+
 
 def _labeled(trace: TraceLike) -> LabeledTrace:
     if isinstance(trace, LabeledTrace):
         return trace
-    return LabeledTrace(t=trace) if isinstance(trace, Trace) else LabeledTrace(trace_dir=trace)
+    return LabeledTrace(trace_dir=trace) if isinstance(trace, (str, Path)) else LabeledTrace(t=trace)
 
 
 def _listed(chosen: Chosen) -> list[int]:
     return [chosen] if isinstance(chosen, int) else list(chosen or ())
 
 
-def _rows(trace: RankTrace, steps: list[int] | None, device_type: DeviceType) -> pd.DataFrame:
-    """Rows of one rank. GPU rows belong to the step of their launch; without any launches, to that of their start."""
-    parts = []
-    if device_type is not DeviceType.CPU:
-        events = trace.device_events
-        if steps is not None and Capability.LAUNCHES in trace.capabilities:
-            events = events[events["launch"] >= 0]
-        parts.append(
-            pd.DataFrame(
-                {
-                    "name": events["name"].astype(object),
-                    "cat": events["kind"].astype(object),
-                    "dur": events["dur"],
-                    "step": events["step"],
-                }
-            )
-        )
-    if device_type is not DeviceType.GPU:
-        for category, columns in trace.loaded.tables.items():
-            if category in trace.loaded.device_categories or category in _HOST_ONLY_SKIPPED:
-                continue
-            names = trace.names(columns["name"]).astype(object)
-            parts.append(
-                pd.DataFrame(
-                    {"name": names, "cat": category, "dur": columns["dur"], "step": step_of(trace.steps, columns["ts"])}
-                )
-            )
-    rows = pd.concat(parts, ignore_index=True)
+def _rows(df: pd.DataFrame, steps: list[int] | None, device_type: DeviceType) -> pd.DataFrame:
+    """Rows of one rank, of the device, the host or both."""
+    on_device = df["stream"] >= 0
+    keep = {DeviceType.GPU: on_device, DeviceType.CPU: ~on_device}.get(device_type, pd.Series(True, df.index))
+    keep &= df["cat"] != _NO_ROWS_OF_THE_HOST
     if steps is not None:
-        rows = rows[rows["step"].isin(steps)]
-    return rows[["name", "cat", "dur"]]
+        keep &= df["iteration"].isin(steps)
+        if (df["index_correlation"][on_device] >= 0).any():
+            keep &= ~on_device | (df["index_correlation"] >= 0)
+    return df[keep]
 
 
-def _by_name(ops: pd.DataFrame, label: str) -> pd.DataFrame:
-    groups = ops.groupby("name")["dur"]
-    out = groups.agg(["size", "sum"]).set_axis([f"{label}_counts", f"{label}_total_duration"], axis=1)
-    out[f"{label}_total_duration"] = out[f"{label}_total_duration"] / _PER_US
-    return out
+def _summed(ops: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Calls and total duration (µs) by some columns; durations are added as whole ns."""
+    times = ops.assign(ns=np.rint(ops["dur"].to_numpy(np.float64) * PER_US).astype(np.int64))
+    out = times.groupby(keys)["ns"].agg(counts="size", total_duration="sum").reset_index()
+    return out.assign(total_duration=out["total_duration"] / PER_US)
+
+
+def _by_name(ops: pd.DataFrame, label: str, *, short: bool) -> pd.DataFrame:
+    column = "short_name" if short else "name"
+    if short:
+        ops = ops.assign(short_name=ops["name"].map({name: shorten_name(name) for name in ops["name"].unique()}))
+    out = _summed(ops, [column]).set_index(column)
+    return out.set_axis([f"{label}_counts", f"{label}_total_duration"], axis=1)
+
+
+def _chart(df: pd.DataFrame, column: int, change: str, what: str, unit: Unit, factor: float = 1) -> Chart:
+    """Both runs and the difference by name, of the names that changed most."""
+    shown = df.loc[df[change].abs().nlargest(_MOST_SHOWN, keep="first").index]
+    sides: dict[str, pd.Series[Any]] = {
+        "control": shown.iloc[:, column],
+        "test": shown.iloc[:, column + 2],
+        "difference": shown[change],
+    }
+    parts = [pd.DataFrame({"name": v.index, "value": v.to_numpy() * factor, "run": run}) for run, v in sides.items()]
+    rows = pd.concat(parts, ignore_index=True)
+    caption = f"The {len(shown)} names that changed most." if len(shown) < len(df) else "All names."
+    return Chart(
+        "difference", f"{what.capitalize()} by name", Mark.RANGE, rows.assign(low=rows["value"], high=rows["value"]),
+        "value", "name", "run", low="low", high="high", x_label=what, x_unit=unit, y_unit=Unit.NAME, caption=caption,
+    )  # fmt: skip

@@ -47,6 +47,7 @@ class Order:
     ranks: tuple[int, ...]
     since_ns: int
     parent: int
+    index: str = ""  # Folder whose page over all runs is kept current.
 
     @property
     def traces(self) -> Path:
@@ -174,7 +175,7 @@ def build(order: Order) -> Result:
 
 def _written(order: Order, gathered: Gathered, warnings: tuple[str, ...]) -> Result:
     from htareport.executors import default_jobs, make_executor, raw_sizes  # noqa: PLC0415  loaded when needed
-    from htareport.render import write  # noqa: PLC0415  ditto
+    from htareport.render import write_all  # noqa: PLC0415  ditto
     from htareport.runner import analyze  # noqa: PLC0415  ditto
 
     jobs = min(default_jobs(raw_sizes(gathered.files.values())), len(gathered.files))
@@ -183,12 +184,26 @@ def _written(order: Order, gathered: Gathered, warnings: tuple[str, ...]) -> Res
         report = analyze(gathered.files, executor=executor, title=title)
     report = replace(report, warnings=(*warnings, *report.warnings))
     written, problems = list[str](), list(warnings)
-    for output in order.outputs:
-        try:
-            written.append(str(write(report, Path(order.directory) / output)))
-        except HtaReportError as error:
+    for path, error in write_all(report, (Path(order.directory) / output for output in order.outputs)):
+        if error is None:
+            written.append(str(path))
+        else:
             problems.append(str(error))
+    if order.index:
+        problems.extend(_update_index(Path(order.index)))
     return Result(tuple(written), tuple(problems))
+
+
+def _update_index(folder: Path) -> Iterator[str]:
+    """Write the page over all runs anew; whatever goes wrong there costs only that page."""
+    from htareport.deliver.index import overview  # noqa: PLC0415  ditto
+    from htareport.render import write_bytes  # noqa: PLC0415  ditto
+
+    try:
+        page = folder / "index.html"
+        write_bytes(page, overview(folder, page).page.encode())
+    except HtaReportError as error:
+        yield f"the index of runs was not written: {error}"
 
 
 def warnings_about(gathered: Gathered, wait_s: float) -> Iterator[str]:

@@ -43,6 +43,7 @@ class Options:
     wait_s: float
     build_s: float
     ranks: frozenset[int] | None
+    index: Path | None = None
 
     @property
     def traces(self) -> Path:
@@ -160,6 +161,7 @@ class _Run:
             directory=str(options.directory),
             record=self.record,
             outputs=options.outputs,
+            index=str(options.index or ""),
             title=options.title,
             wait_s=options.wait_s,
             ranks=tuple(self._expected()),

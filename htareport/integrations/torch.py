@@ -34,6 +34,7 @@ def report_handler(  # noqa: PLR0913  the options of a report
     wait_s: float = WAIT_S,
     build_s: float = BUILD_S,
     ranks: Collection[int] | None = None,
+    index: str | os.PathLike[str] | None = None,
 ) -> ReportHandler:
     """Return a handler for `torch.profiler.profile(on_trace_ready=…)` that leaves a report when training ends.
 
@@ -42,6 +43,9 @@ def report_handler(  # noqa: PLR0913  the options of a report
     their suffixes pick the formats. Other ranks have `wait_s` seconds to end, too; those that are missing then are
     named in the report and on the log. The process waits for its report, but at most `wait_s` + `build_s` seconds.
     A process that is killed gets its report as well. No other rank ever waits, and nothing is raised into the training.
+
+    `index` is a folder of reports whose page over all runs, index.html, is kept current; a saved report (.json) is then
+    among the outputs, named or not.
 
     Runs one after the other may share a directory; runs at the same time need one each.
     """
@@ -53,7 +57,10 @@ def report_handler(  # noqa: PLR0913  the options of a report
     if ranks is not None and not ranks:
         raise UsageError("ranks: none was named; None means all")
     chosen = None if ranks is None else frozenset(ranks)
-    return ReportHandler(Options(Path(directory).absolute(), title, names, wait_s, build_s, chosen))
+    folder = None if index is None else Path(index).absolute()
+    if folder and not any(suffix_of(name).startswith(".json") for name in names):
+        names = (*names, "report.json")
+    return ReportHandler(Options(Path(directory).absolute(), title, names, wait_s, build_s, chosen, folder))
 
 
 def profile_training(  # noqa: PLR0913  the options of a profiler and of a report
@@ -68,6 +75,7 @@ def profile_training(  # noqa: PLR0913  the options of a profiler and of a repor
     wait_s: float = WAIT_S,
     build_s: float = BUILD_S,
     ranks: Collection[int] | None = None,
+    index: str | os.PathLike[str] | None = None,
     **profiler: Any,
 ) -> TrainingProfile:
     """Profile a few steps of the training in a `with` block and leave a report: `with … as prof:`, `prof.step()`.
@@ -79,7 +87,9 @@ def profile_training(  # noqa: PLR0913  the options of a profiler and of a repor
     MissingFrameworkError without PyTorch.
     """
     torch = framework("profile_training", "torch.profiler")
-    handler = report_handler(directory, title=title, outputs=outputs, wait_s=wait_s, build_s=build_s, ranks=ranks)
+    handler = report_handler(
+        directory, title=title, outputs=outputs, wait_s=wait_s, build_s=build_s, ranks=ranks, index=index
+    )
     options = {"record_shapes": True, "on_trace_ready": handler, **profiler}
     if "schedule" not in options:
         options["schedule"] = torch.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)

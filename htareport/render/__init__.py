@@ -7,19 +7,29 @@ Importing this package is cheap: jinja2 and plotly load when something is drawn.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from htareport.errors import OutputError, UsageError
+from htareport.whole_file import whole_file
 
 if TYPE_CHECKING:
     from htareport.report import Report, Section
 
-__all__ = ["SUFFIXES", "encoded", "notebook_html", "prepare", "section_html", "suffix_of", "write", "write_bytes"]
+__all__ = [
+    "SUFFIXES",
+    "encoded",
+    "notebook_html",
+    "prepare",
+    "section_html",
+    "suffix_of",
+    "write",
+    "write_all",
+    "write_bytes",
+]
 
-SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".csv.zip")
+SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".xml", ".csv.zip")
 
 
 def suffix_of(path: str | Path) -> str:
@@ -66,6 +76,10 @@ def encoded(  # noqa: PLR0911  one for each format
         from htareport.render.email import eml
 
         return eml(report)
+    if suffix == ".xml":
+        from htareport.render.junit import junit
+
+        return junit(report).encode("utf-8", "replace")
     if suffix == ".csv.zip":
         from htareport.render.csv import csv_zip
 
@@ -97,6 +111,31 @@ def write(
     return write_bytes(path, data)
 
 
+def write_all(
+    report: Report, paths: Iterable[str | Path], *, plotlyjs: str | Path | None = None, paper: str = "A4"
+) -> Iterator[tuple[Path, OutputError | None]]:
+    """Write a report to several files, and yield each with what went wrong, if anything did. The others come still.
+
+    Pages come first, since a PDF names the page that it belongs to and its sha256.
+    """
+    import hashlib
+
+    from htareport.errors import printable
+
+    full_report = None
+    for path in sorted(map(Path, paths), key=lambda path: path.suffix.lower() != ".html"):
+        try:
+            write(report, path, plotlyjs=plotlyjs, paper=paper, full_report=full_report)
+            if path.suffix.lower() == ".html":
+                full_report = printable(path.name), hashlib.sha256(path.read_bytes()).hexdigest()
+        except OutputError as error:
+            yield path, error
+        except OSError as error:
+            yield path, OutputError(f"{path}: {error.strerror or error}")
+        else:
+            yield path, None
+
+
 def write_bytes(path: str | Path, data: bytes) -> Path:
     """Write a file that appears whole or not at all, and return its path. OutputError where it cannot be written."""
     path = Path(path)
@@ -108,30 +147,8 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside the file, then put it in its place in one step. A link stays one, and its file is written."""
-    if path.is_symlink():
-        path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise IsADirectoryError(None, "is a folder")
-    with NamedTemporaryFile(dir=path.parent, prefix=".htareport-", delete=False) as file:  # No longer than any name.
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.close()
-            os.chmod(temporary, _mode(path))  # noqa: PTH101  temporary files are private; reports are like any file
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _mode(path: Path) -> int:
-    """Permissions of the file that is replaced, else those that new files get."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def section_html(section: Section) -> str:

@@ -23,14 +23,13 @@ _LABELS = {
     "window": "Window",
     "software": "Versions",
     "capture": "Recorded with",
-    "options": "Options",
     "start": "Start of the trace",
     "zero_ns": "Zero of all times",
 }
 _MOST_ENTRIES = 80
 _LONGEST_CHIP, _LONGEST_LINE, _LONGEST_ENTRY = 100, 400, 2000
 _FILE_FIELDS = {"name", "rank", "bytes", "note", "reason"}
-_OWN_TABLES = {"files", "left_out", "ranks"}
+_OWN_TABLES = {"files", "left_out", "ranks", "options"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +41,13 @@ class Entry:
 
 
 def chips(report: Report) -> list[str]:
-    """Return what was measured in a few short pieces: ranks, steps, devices, versions, folder."""
+    """Return what was measured in a few short pieces: ranks, steps, devices, versions, folder (if no title says it)."""
     meta = report.meta
     pieces = [_ranks(meta), _steps(meta.get("steps")), *_devices(meta.get("devices"))]
     software = meta.get("software")
     if isinstance(software, Mapping):
         pieces += [f"{name} {version}" for name, version in list(software.items())[:3] if version]
-    if meta.get("source"):
+    if meta.get("source") and meta["source"] != report.title:
         pieces.append(str(meta["source"]))
     return [names.cut(piece, _LONGEST_CHIP) for piece in pieces if piece]
 
@@ -95,6 +94,15 @@ def entries(report: Report) -> list[Entry]:
     kept = [Entry(names.cut(entry.term, _LONGEST_CHIP), _end(entry.text)) for entry in made if entry.text]
     left = len(known + others) - _MOST_ENTRIES
     return [*kept, Entry("More", f"{left:,} entries in the JSON")] if left > 0 else kept
+
+
+def options(report: Report) -> list[Entry]:
+    """Return the options of each analysis that has any."""
+    given = report.meta.get("options")
+    if not isinstance(given, Mapping):
+        return [Entry("", _end(said(given)))] if given else []
+    shown = [Entry(names.cut(str(name), _LONGEST_CHIP), _end(said(value))) for name, value in given.items()]
+    return [entry for entry in shown if entry.text][:_MOST_ENTRIES]
 
 
 def _end(text: str) -> str:

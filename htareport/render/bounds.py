@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from htareport.findings import Finding
 from htareport.render import names
-from htareport.report import Chart, Column, Fact, Finding, Report, Section, Table
+from htareport.report import Chart, Column, Fact, Report, Section, Table
 
 MOST_CHARTS, MOST_TABLES = 300, 300  # Of a report; more are not drawn.
 _MOST_SECTIONS = 150
 _MOST_NOTES, _MOST_LINES, _MOST_WARNINGS = 20, 40, 105
 _TITLE, _LINE, _PARAGRAPH = 200, 600, 1500
 _LABEL = 100
+_MOST_PLACES, _PLACE = 5, 200
 _HELP_OF_ALL = 300_000  # Characters, shared by the sections.
 _TOLD_OF_ALL = 150_000
 
@@ -53,9 +55,9 @@ def _section(section: Section, help_: int, notes: int) -> Section:
         reason=_end(section.reason, _PARAGRAPH),
         notes=tuple(told),
         facts=tuple(map(_fact, section.facts)),
-        findings=tuple(map(_finding, section.findings)),
+        findings=tuple(map(finding, section.findings)),
         charts=tuple(map(_chart, section.charts)),
-        tables=tuple(map(_table, section.tables)),
+        tables=tuple(_table(table) for table in section.tables if not table.spec.is_data),
     )
 
 
@@ -63,14 +65,19 @@ def _fact(fact: Fact) -> Fact:
     return replace(fact, label=_end(fact.label, _LABEL), detail=_line(fact.detail), help=_end(fact.help, _PARAGRAPH))
 
 
-def _finding(finding: Finding) -> Finding:
+def finding(found: Finding) -> Finding:
+    """Return a finding with the words that there is room for."""
     return replace(
-        finding,
-        code=_end(finding.code, _LABEL),
-        title=_line(finding.title),
-        evidence=_end(finding.evidence, _PARAGRAPH),
-        advice=_end(finding.advice, _PARAGRAPH),
-        confidence=_end(finding.confidence, _LABEL),
+        found,
+        code=_end(found.code, _LABEL),
+        title=_line(found.title),
+        evidence=_end(found.evidence, _PARAGRAPH),
+        advice=_end(found.advice, _PARAGRAPH),
+        confidence=_end(found.confidence, _LABEL),
+        assumption=_end(found.assumption, _PARAGRAPH),
+        verify=_end(found.verify, _PARAGRAPH),
+        snippet=_end(found.snippet, _PARAGRAPH),
+        spans=tuple(replace(span, name=names.cut(span.name, _PLACE)) for span in found.spans[:_MOST_PLACES]),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from htareport.codec import column_values
 from htareport.render import format as fmt
 from htareport.render import names
-from htareport.report import Column, Fact, Finding, Report, Table, Unit
+from htareport.report import Column, Fact, Report, Table, Unit
 
 LONGEST_TITLE = 200
 LONGEST_NAME = 64
@@ -17,6 +17,11 @@ MOST_FINDINGS = 5
 _HEADLINES = (("step_time", "Training step"), ("device_span", "GPU time"))
 _KERNELS = ("name", "kind", "share", "count", "sum", "mean")
 _OPERATORS = ("name", "share", "self", "count", "mean")
+_CHANGED = ("kernel", "kind", "change", "delta", "base_time", "new_time")
+_CHANGED_OPERATORS = ("name", "calls", "change", "delta", "base_time", "new_time")
+_MOVED = ("rank", "time_base", "time_new", "delta", "share")
+_NUMBERS = ("step_time", "compute_pct", "exposed_comm_pct", "idle_pct", "memory_peak", "span", "operator_time")
+_MOST_NUMBERS = 5
 _RANKS = ("rank", "device", "own_step", "compute_share", "exposed_comm_share", "idle_share")
 _STEPS = ("rank", "median", "mean", "max", "slowest_step")
 
@@ -53,22 +58,57 @@ def title(report: Report) -> str:
     return " ".join(names.visible(names.cut(report.title, LONGEST_TITLE)).split()) or "htareport"
 
 
-def saving(finding: Finding) -> str:
-    """Return what a finding would save, if it says so."""
-    return f"up to {fmt.text(finding.saving_ns, Unit.NANOSECONDS)}" if finding.saving_ns else ""
-
-
 def kernels(report: Report, most: int = 10) -> Grid | None:
     """Return what takes most time: kernels, or operators of the host where no GPU was recorded."""
+    if is_comparison(report):
+        found = _grid("Kernels that changed most", _table(report, "compare_kernels", "kernels"), _CHANGED, most)
+        names_ = _table(report, "compare_names", "names")
+        return found or _grid("Operators that changed most", names_, _CHANGED_OPERATORS, most)
     found = _grid("Top kernels", _table(report, "kernel_breakdown", "kernels"), _KERNELS, most)
     return found or _grid("Top operators", _table(report, "operators", "operators"), _OPERATORS, most)
 
 
 def worst_ranks(report: Report, most: int = 5) -> Grid | None:
     """Return the ranks that take longest; None where there is only one."""
+    if is_comparison(report):
+        found = _grid("Ranks", _table(report, "compare_ranks", "ranks"), _MOVED, most, by="delta")
+        return found if found and found.total > 1 else None
     found = _grid("Worst ranks", _table(report, "temporal_breakdown", "ranks"), _RANKS, most, by="own_step")
     found = found or _grid("Worst ranks", _table(report, "step_time", "ranks"), _STEPS, most, by="median")
     return found if found and found.total > 1 else None
+
+
+def is_comparison(report: Report) -> bool:
+    """Tell whether a report is one of two runs."""
+    return isinstance(report.meta.get("comparison"), dict)
+
+
+def numbers(report: Report) -> list[tuple[str, str, str, str]]:
+    """Return name, base, new and change of the key numbers of a comparison; nothing of a report that is none."""
+    table = _table(report, "compare", "metrics") if is_comparison(report) else None
+    columns = ("metric", "base", "new", "change")
+    if table is None or not {"name", *columns} <= set(table.frame.columns):
+        return []
+    rows = {str(row["name"]): row for row in table.frame.to_dict("records")}
+    shown = [rows[name] for name in _NUMBERS if name in rows][:_MOST_NUMBERS]
+    return [(str(row["metric"]), str(row["base"]), str(row["new"]), str(row["change"])) for row in shown]
+
+
+def gates(report: Report) -> list[tuple[str, str, str]]:
+    """Return gate, outcome and value of each gate."""
+    found = (gate for gate in report.meta.get("gates", ()) if isinstance(gate, dict))
+    return [(str(gate.get("gate", "")), str(gate.get("state", "")), str(gate.get("reason", ""))) for gate in found]
+
+
+def change(report: Report) -> str:
+    """Return how much the step changed against which run, and which gates were crossed; empty without a base."""
+    about = report.meta.get("comparison")
+    fact = next((f for s in report.sections if s.name == "compare" for f in s.facts if f.name == "change"), None)
+    if not isinstance(about, dict) or fact is None or fact.value is None:
+        return ""
+    base = about.get("base")
+    against = names.cut(str(base.get("title", "the base")) if isinstance(base, dict) else "the base", LONGEST_NAME)
+    return f"{'+' if fact.value > 0 else ''}{value(fact)} against {against}"
 
 
 def _table(report: Report, section: str, name: str) -> Table | None:

@@ -15,8 +15,9 @@ from htareport.errors import UsageError
 from htareport.render import about, brief, names
 from htareport.render import format as fmt
 from htareport.render.environment import environment
-from htareport.render.html import cards, findings
-from htareport.render.markdown import LIMIT, code, words
+from htareport.render.findings import findings, saving
+from htareport.render.html import cards
+from htareport.render.markdown import LIMIT, code, marked, words
 from htareport.report import Report, Unit
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -26,7 +27,9 @@ _ENVIRONMENT = {
     "Start of the trace",
 }  # fmt: skip
 _MOST_WARNINGS = 5
-_LONGEST_TEXT = 400
+_MOST_GATES = 20
+_MOST_FINDINGS = 3
+_LONGEST_TEXT, _LONGEST_VERDICT = 400, 1_200
 _URL_SAFE = "/:?#@!$&'*+,=%~-._"
 
 
@@ -47,12 +50,16 @@ def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> 
     for most in (10, 5, 0):
         text = environment().get_template("comment.md.j2").render(
             marker=Markup(marker(name)), label=label, number=_safe(number), title=_name(brief.title(report)),  # noqa: S704
-            verdict=_safe(report.verdict),
+            verdict=_safe(report.verdict, _LONGEST_VERDICT), change=_safe(brief.change(report)),
             warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
             more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
+            gates=[tuple(map(_safe, gate)) for gate in brief.gates(report)[:_MOST_GATES]],
+            crossed=Markup(", ").join(_safe(gate) for gate, state, _ in brief.gates(report) if state == "crossed"),
+            numbers=[tuple(map(_safe, row)) for row in brief.numbers(report)],
             cards=[(_safe(f.label), _safe(brief.value(f)), _safe(f.detail)) for f in cards(report.sections)],
-            findings=[(_safe(f.severity.capitalize()), _safe(f.title), _safe(brief.saving(f)), _safe(f.advice))
-                      for f in findings(report.sections)[:brief.MOST_FINDINGS]],
+            findings=[(_safe(f.severity.capitalize()), _marked(f.title), _safe(saving(f)), _marked(f.advice))
+                      for f in findings(report.sections)[:_MOST_FINDINGS]],
+            more_findings=max(0, len(findings(report.sections)) - _MOST_FINDINGS),
             kernels=_grid(brief.kernels(report, most)) if most else None,
             ranks=_grid(brief.worst_ranks(report, most)) if most else None,
             entries=[(_safe(entry.term), _safe(entry.text)) for entry in about.entries(report)
@@ -88,13 +95,17 @@ def _cell(item: Any, unit: Unit) -> str:
     return code(names.cut(shown, brief.LONGEST_NAME)) if unit.is_text and not fmt.is_missing(item) else calm(shown)
 
 
-def calm(text: str) -> str:
+def calm(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Return text as plain words that call nobody: an invisible space stands behind each sign that could."""
-    return _CALLS.sub("\\1&#8203;", words(names.cut(text, _LONGEST_TEXT)))
+    return _CALLS.sub("\\1&#8203;", words(names.cut(text, longest)))
 
 
-def _safe(text: str) -> Markup:
-    return Markup(calm(text))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
+def _safe(text: str, longest: int = _LONGEST_TEXT) -> Markup:
+    return Markup(calm(text, longest))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
+
+
+def _marked(text: str) -> Markup:
+    return Markup(marked(names.cut(text, _LONGEST_TEXT), calm))  # noqa: S704  ditto
 
 
 def _name(text: str) -> Markup:

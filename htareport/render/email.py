@@ -19,10 +19,11 @@ from email.policy import SMTP
 from email.utils import format_datetime
 
 from htareport.errors import OutputError, UsageError
-from htareport.render import about, brief, names
+from htareport.render import about, brief, names, prose
 from htareport.render import format as fmt
 from htareport.render.environment import environment
-from htareport.render.html import cards, findings
+from htareport.render.findings import findings, saving
+from htareport.render.html import cards
 from htareport.render.svg import svg
 from htareport.report import Chart, Report, Section
 
@@ -98,10 +99,13 @@ def mail(
 
 
 def default_subject(report: Report) -> str:
-    """Return title and headline on one line."""
+    """Return title and headline on one line, in ASCII as far as the title is: encoded words may lose spaces."""
     label, number = brief.headline(report)
     told = f": {label.lower() if label != 'GPU time' else label} {number}" if label else ""
-    return f"{names.cut(brief.title(report), LONGEST_SUBJECT - len(told))}{told}".replace(fmt.NNBSP, _NBSP)
+    if change := brief.change(report).partition(" against")[0]:
+        told += f" ({change})"
+    told = told.replace(fmt.NNBSP, " ").replace(fmt.MINUS, "-").replace("µ", "u")
+    return f"{names.cut(brief.title(report), LONGEST_SUBJECT - len(told))}{told}"
 
 
 def subject_line(text: str) -> str:
@@ -124,7 +128,7 @@ def html(report: Report, cid: str, missing: Sequence[str] = ()) -> str:
             warnings=[_cut(warning) for warning in report.warnings[:_MOST_WARNINGS]],
             more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
             cards=[(_cut(f.label, 80), brief.value(f), _cut(f.detail, 160)) for f in cards(report.sections)],
-            findings=[(f.severity.capitalize(), _cut(f.title, 200), brief.saving(f), _cut(f.advice))
+            findings=[(f.severity.capitalize(), _cut(f.title, 200), saving(f), _cut(f.advice))
                       for f in findings(report.sections)[:brief.MOST_FINDINGS]],
             grids=[_shown(grid) for grid in _grids(report, most)], cid=cid, width=_PICTURE_WIDTH,
             chart=(_cut(chart.title, 160), _cut(chart.caption)) if chart else ("", ""),
@@ -154,9 +158,10 @@ def _plain_lines(report: Report, missing: Sequence[str]) -> Iterator[str]:
             detail = f" ({_cut(fact.detail, 160)})" if fact.detail else ""
             yield from _wrapped(f"{_cut(fact.label, 80)}: {brief.value(fact)}{detail}", "- ")
     for finding in findings(report.sections)[: brief.MOST_FINDINGS]:
-        saving = f" ({brief.saving(finding)})" if finding.saving_ns else ""
-        yield from ("", *_wrapped(f"{finding.severity.capitalize()}: {_cut(finding.title, 200)}{saving}", "- "))
-        yield from _wrapped(f"Try: {_cut(finding.advice)}" if finding.advice else "", "  ")
+        could = f" ({saving(finding)})" if finding.saving_ns else ""
+        title = prose.unmarked(_cut(finding.title, 200))
+        yield from ("", *_wrapped(f"{finding.severity.capitalize()}: {title}{could}", "- "))
+        yield from _wrapped(f"Try: {prose.unmarked(_cut(finding.advice))}" if finding.advice else "", "  ")
     for grid in _grids(report, 5):
         title, columns, rows = _shown(grid)
         yield from ("", f"{title}:")

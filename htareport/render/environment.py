@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _SHORT_LABEL = 12
+_SENTENCE = re.compile(r"(?<!\bvs)(?<!\bno)(?<!\be\.g)(?<!\bi\.e)\. +(?=\S)", re.IGNORECASE)
 _CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f]")
 
 
@@ -53,6 +54,7 @@ def environment() -> Environment:
         finalize=_shown,
     )
     made.filters["two_lines"] = _two_lines
+    made.filters["headline"] = headline
     made.filters["whole"] = _whole
     made.filters["unit"] = _unit
     made.filters["count"] = _count
@@ -72,6 +74,12 @@ def _two_lines(label: str) -> str:
     breaks = range(1, len(words))
     at = min(breaks, key=lambda i: max(len(" ".join(words[:i])), len(" ".join(words[i:]))), default=0)
     return " ".join(filter(None, ("\u00a0".join(words[:at]), "\u00a0".join(words[at:]))))
+
+
+def headline(text: str) -> tuple[str, str]:
+    """Return a text's first sentence, and what follows it (may be empty)."""
+    end = _SENTENCE.search(text)
+    return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
 
 
 def _whole(text: str) -> Markup:

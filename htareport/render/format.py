@@ -48,7 +48,8 @@ def axis_title(label: str, scale: Scale) -> str:
 
 def csv_label(label: str, unit: Unit) -> str:
     """Return a column heading that says the unit of its raw numbers."""
-    shown = {Unit.NANOSECONDS: "ns", Unit.BYTES: "bytes", Unit.RATIO: "ratio", Unit.BYTES_PER_SECOND: "bytes/s"}
+    shown = {Unit.NANOSECONDS: "ns", Unit.BYTES: "bytes", Unit.RATIO: "ratio", Unit.BYTES_PER_SECOND: "bytes/s",
+             Unit.FLOP: "FLOP", Unit.FLOP_PER_SECOND: "FLOP/s"}  # fmt: skip
     return f"{label} ({shown[unit]})" if unit in shown else label
 
 
@@ -96,7 +97,7 @@ def log_ticks(low: float, high: float, unit: Unit, count: int = 8) -> list[tuple
 
 def _round_text(value: float, unit: Unit) -> str:
     """A power as text, without zeros after the point."""
-    if unit in {Unit.COUNT, Unit.NUMBER, Unit.ID} or unit.is_text:
+    if unit in {Unit.COUNT, Unit.NUMBER} or unit.is_id or unit.is_text:
         return f"{value:,.0f}" if 1 <= value < 1e9 else f"{value:g}"  # noqa: PLR2004
     scale = scale_of(value, SCALES[unit])
     return f"{value / scale.factor:,.6g}{NNBSP}{scale.symbol}"

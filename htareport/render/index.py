@@ -12,7 +12,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from htareport._version import __version__
-from htareport.render import about, brief, bundle, palette
+from htareport.render import about, brief, bundle, names, palette
 from htareport.render import format as fmt
 from htareport.render.environment import environment, source
 from htareport.render.svg import svg
@@ -79,6 +79,7 @@ def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[
         title=title, policy=policy, css=Markup(css), script=Markup(script), version=__version__,  # noqa: S704  our own
         made=f"{made:%Y-%m-%d %H:%M} UTC", runs=len(ordered), columns=_columns(ordered), rows=_rows(ordered),
         charts=[(chart, Markup(svg(chart, WIDTH, xmlns=False))) for chart in trends(ordered)],  # noqa: S704  it escapes
+        crossings=crossings(ordered)[:_MOST_NAMED],
         damaged=damaged[:_MOST_NAMED], more_damaged=max(0, len(damaged) - _MOST_NAMED),
         others=others[:_MOST_NAMED], more_others=max(0, len(others) - _MOST_NAMED),
         has_file_dates=any(run.is_file_date for run in ordered),
@@ -111,8 +112,11 @@ def _columns(runs: Sequence[Run]) -> list[tuple[str, bool]]:
     shown = [_FACTS[name] for name in _shown(runs)]
     if "Step time" in shown:
         shown.insert(shown.index("Step time") + 1, "Change")
-    texts = {"Date", "Report"}
-    return [(label, label in texts) for label in ("Run", "Date", "Report", "Ranks", "Steps", *shown, "Warnings")]
+    texts = {"Date", "Report", "Gates"}
+    gates = ["Gates"] if _has_gates(runs) else []
+    return [
+        (label, label in texts) for label in ("Run", "Date", "Report", "Ranks", "Steps", *shown, *gates, "Warnings")
+    ]
 
 
 def _shown(runs: Sequence[Run]) -> list[str]:
@@ -121,7 +125,7 @@ def _shown(runs: Sequence[Run]) -> list[str]:
 
 def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the rows of the table, newest first; each change is against the run before that has a step time."""
-    facts, made, before = _shown(runs), [], None
+    facts, has_gates, made, before = _shown(runs), _has_gates(runs), [], None
     for number, run in enumerate(runs, 1):
         cells = [_count(run.report.meta.get("num_ranks")), _count(_steps(run.report))]
         for name in facts:
@@ -130,11 +134,38 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
             if name == "step_time":
                 cells.append(_change(before, fact.value if fact else None))
                 before = fact.value if fact else before
+        if has_gates:
+            cells.append(_gates(run.report))
         cells.append(_count(len(run.report.warnings)))
         made.append({"number": number, "date": _date(run), "cells": cells, "title": brief.title(run.report),
                      "href": quote(run.path, safe="/"), "path": run.path,
                      "devices": _devices(run.report)})  # fmt: skip
     return made[::-1]
+
+
+def _has_gates(runs: Sequence[Run]) -> bool:
+    return any(brief.gates(run.report) for run in runs)
+
+
+def _gates(report: Report) -> Cell:
+    """How many of a run's gates did not pass."""
+    states = [state for _, state, _ in brief.gates(report)]
+    bad = [f"{states.count(state)} {state}" for state in ("crossed", "inconclusive") if state in states]
+    return Cell(", ".join(bad) or ("passed" if states else fmt.MISSING), states.count("crossed"))
+
+
+def crossings(runs: Sequence[Run]) -> list[str]:
+    """Say of each gate which run (oldest first) was the first to cross it, and whether the latest still does."""
+    told = []
+    for gate in dict.fromkeys(gate for run in runs for gate, _, _ in brief.gates(run.report)):
+        states = [(number, run, state) for number, run in enumerate(runs, 1)
+                  for each, state, _ in brief.gates(run.report) if each == gate]  # fmt: skip
+        first = next((each for each in states if each[2] == "crossed"), None)
+        if first:
+            still = "and the latest crosses it" if states[-1][2] == "crossed" else "and the latest does not"
+            when = f" ({_date(first[1]).text})" if first[1].date else ""
+            told.append(f"{names.cut(gate, brief.LONGEST_TITLE)}: first crossed by run {first[0]}{when}, {still}")
+    return told
 
 
 def _steps(report: Report) -> Any:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from htareport.codec import column_values
-from htareport.render import about, names
+from htareport.render import about, blanks, findings, names, prose
 from htareport.render import format as fmt
 from htareport.render.environment import environment
-from htareport.render.html import cards, findings
+from htareport.render.html import cards
 from htareport.report import Report, Section, Status, Table, Unit
 
 LIMIT = 60_000  # Characters; comments on pull requests end at 65,536.
@@ -20,8 +21,22 @@ _ROWS = (10, 5, 3, 0)
 _LONGEST_CELL = 80
 _MOST_COLUMNS = 8
 _MOST_WARNINGS = 20
+_MOST_FINDINGS = 20
+_LONGEST_TEXT = 1500
+_INDENT = "    "  # Of what belongs to an item of a numbered list.
+_MARKS = {"strong": "**", "em": "*"}
 _BREAKS = str.maketrans("\t\n\r", "   ")
 _ACTIVE = re.compile(r"([\\`*_\[\]<>#|~$&@]|:(?=\S)|(?<=www)\.)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One finding, as Markdown: its title, what it could save and where, and what is said below that."""
+
+    severity: str
+    title: Markup
+    saving: Markup
+    below: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +55,7 @@ def markdown(report: Report) -> str:
     for rows in _ROWS:
         if len(text := _render(report, rows, None)) <= LIMIT:
             return text
-    sections = [section for section in report.sections if section.status is Status.OK]
+    sections = _good(report)
     for count in range(len(sections), -1, -1):
         if len(text := _render(report, 0, count)) <= LIMIT:
             return text
@@ -48,7 +63,7 @@ def markdown(report: Report) -> str:
 
 
 def _render(report: Report, rows: int, most: int | None) -> str:
-    good = [section for section in report.sections if section.status is Status.OK]
+    good, told = _good(report), findings.told(report, _MOST_FINDINGS)
     shown = good[:most]
     blocks = [Block(words(section.title), _table(section, rows)) for section in shown]
     return environment().get_template("report.md.j2").render(
@@ -57,16 +72,33 @@ def _render(report: Report, rows: int, most: int | None) -> str:
         warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
         more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
         cards=[(_safe(f.label), _safe(fmt.text(f.value, f.unit)), _safe(f.detail)) for f in cards(report.sections)],
-        findings=[(_safe(f.severity.capitalize()), _safe(f.title), _saving(f.saving_ns), _safe(f.advice))
-                  for f in findings(report.sections)[:20]],
+        told=told, findings=[_advice(card, whole=rows > 0) for card in told.cards] if told else [],
+        notes=[Markup(_cut(note)) for note in told.notes] if told else [],  # noqa: S704
         sections=[(Markup(block.title), Markup(block.table)) for block in blocks if block.table],  # noqa: S704
         missing=_reasons(report, Status.NOT_APPLICABLE), failed=_reasons(report, Status.FAILED),
         left_out=len(good) - len(shown),
     )  # fmt: skip
 
 
-def _saving(saving_ns: int | None) -> Markup:
-    return Markup("") if not saving_ns else Markup(f"up to {fmt.text(saving_ns, Unit.NANOSECONDS)}")  # noqa: S704
+def _good(report: Report) -> list[Section]:
+    """The sections that could be made, but for the findings, which stand before them."""
+    advice = findings.section_of(report)
+    return [section for section in report.sections if section.status is Status.OK and section is not advice]
+
+
+def _advice(card: findings.Card, *, whole: bool) -> Advice:
+    finding, below = card.finding, list[str]()
+    if whole:
+        below += [_cut(finding.evidence), f"Try: {_cut(finding.advice)}" if finding.advice else ""]
+        below += [block(names.cut(finding.snippet, _LONGEST_TEXT)) if finding.snippet else ""]
+        below += [f"Could save {card.between}" if card.between else ""]
+    told = ", ".join(filter(None, (card.saving, card.where)))
+    lines = tuple(Markup(text.replace("\n", f"\n{_INDENT}")) for text in below if text)  # noqa: S704
+    return Advice(finding.severity.capitalize(), Markup(_cut(finding.title)), Markup(told), lines)  # noqa: S704
+
+
+def _cut(text: str) -> str:
+    return marked(names.cut(text, _LONGEST_TEXT))
 
 
 def _reasons(report: Report, status: Status) -> list[tuple[Markup, Markup]]:
@@ -74,13 +106,14 @@ def _reasons(report: Report, status: Status) -> list[tuple[Markup, Markup]]:
 
 
 def _table(section: Section, rows: int) -> str:
-    table = next((table for table in section.tables if len(table.frame)), None)
+    table = next(filter(blanks.tells, section.tables), None)
     if table is None or not rows:
         return ""
-    columns = table.spec.columns[:_MOST_COLUMNS]
+    values = {column.name: column_values(table.frame[column.name].head(rows)) for column in table.spec.columns}
+    columns = [column for column in table.spec.columns if blanks.has_value(values[column.name])][:_MOST_COLUMNS]
     head = " | ".join(words(column.label) for column in columns)
     rule = " | ".join("---" if column.unit.is_text else "--:" for column in columns)
-    cells = [_cells(column_values(table.frame[column.name].head(rows)), column.unit) for column in columns]
+    cells = [_cells(values[column.name], column.unit) for column in columns]
     body = (" | ".join(row) for row in zip(*cells, strict=True))
     return "\n".join(f"| {line} |" for line in (head, rule, *body)) + _more(table, rows)
 
@@ -107,6 +140,25 @@ def code(text: str) -> str:
     fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def block(text: str) -> str:
+    """Return lines of code as a fenced block, in which nothing acts."""
+    text = names.visible(text).replace("\r", "␍").strip("\n")
+    fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    return f"{fence}python\n{text}\n{fence}"
+
+
+def marked(text: str, plain: Callable[[str], str] | None = None) -> str:
+    """Return a text of ours on one line with its code as code; `plain` (`words`) makes everything else inert."""
+    parts = list[str]()
+    for kind, said in prose.pieces(" ".join(text.split())):
+        inert = code(said) if kind == "code" else (plain or words)(said)
+        around = _MARKS.get(kind, "")
+        parts.append(
+            f"{said[: said[:1] == ' ']}{around}{inert}{around}{' ' if said.strip() and said[-1] == ' ' else ''}"
+        )
+    return "".join(parts)
 
 
 def words(text: str) -> str:

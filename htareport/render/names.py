@@ -44,6 +44,12 @@ _BREAKS = str.maketrans("\t\n\r", "␉␊␍")
 _ARROW = " → "
 _LINKS = 4  # At either end of a chain of kernels in one name; what is between is not read.
 _REPEATED = re.compile(r"( ×\d+)$")
+_GOES_ON = re.compile(r"(?!const\b|noexcept\b)[#\w%/|-]")  # Behind the parameters: C++ has nothing of the kind there.
+_MANGLED = re.compile(r"_Z(N[rVK]*)?(?=\d)")
+_LENGTH = re.compile(r"\d{1,3}")
+_FIRST_ARGUMENT = re.compile(r"I(?:L[a-z]n?\d+E)*N?(?:S[\dA-Z]*_|St)?(?=\d)")
+# What a mangled name is made of: references to what stood before, a number type, numbers, lengths of identifiers.
+_PIECE = re.compile(r"S[\dA-Z]*_|T\d*_|DF\d+[b_]?|L[a-z](n?\d+)E|E(\d+)E|(\d{1,3})(?=[A-Za-z_])")
 _WORD = re.compile(r"[A-Za-z_]\w*|\d+")
 _NOISE = {
     "void", "at", "native", "const", "std", "lambda", "operator", "detail", "anonymous", "namespace", "c10", "array",
@@ -52,6 +58,8 @@ _NOISE = {
 _COMPARED = 2000  # Characters of names that are read to tell them apart,
 _MOST_COMPARED = 48  # in groups of no more than so many names: the others are numbered.
 _LONGEST_MARK = 28
+_MOST_TOLD = 40
+_DOT = "· "
 
 
 def visible(text: str) -> str:
@@ -77,22 +85,37 @@ def label(name: str, longest: int = LONGEST) -> str:
 def labels(given: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     """Return a label for each of some names that are shown together: equal ones say in what their names differ."""
     shown = {name: label(name, longest) for name in given}
-    for marks in (_differences, _numbers):
-        groups: dict[str, list[str]] = {}
-        for name, text in shown.items():
-            groups.setdefault(text, []).append(name)
-        for text, same in groups.items():
-            if len(same) > 1:
-                for name, mark in zip(same, marks(same), strict=True):
-                    shown[name] = f"{cut(text, longest - len(mark) - 1)} {mark}" if mark else text
+    told: dict[str, str] = {}
+    for marks in (_differences, _differences, _numbers):
+        for same in _alike(shown):
+            for name, mark in zip(same, marks(same), strict=True):
+                told[name] = _joined(told.get(name, ""), mark)
+                if told[name]:
+                    shown[name] = f"{label(name, longest - len(told[name]) - 1)} {told[name]}"
     return shown
+
+
+def _alike(shown: dict[str, str]) -> list[list[str]]:
+    """Return the groups of names that are shown as the same."""
+    groups: dict[str, list[str]] = {}
+    for name, text in shown.items():
+        groups.setdefault(text, []).append(name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
+def _joined(told: str, mark: str) -> str:
+    """Return what tells a name apart with one mark more, if there is room."""
+    if not told or not mark:
+        return told or mark
+    joined = f"{told} {mark}" if mark.startswith("#") else f"{told}, {mark.removeprefix(_DOT)}"
+    return joined if len(joined) <= _MOST_TOLD or mark.startswith("#") else told
 
 
 def _differences(same: Sequence[str]) -> list[str]:
     """Return for each name the first word that no other has (a functor, a type, a number), else what few have."""
     if len(same) > _MOST_COMPARED:
         return [""] * len(same)
-    words = [dict.fromkeys(_words(visible(name[:_COMPARED]))) for name in same]
+    words = [dict.fromkeys(_words(visible(name[:_COMPARED]))[: -1 if len(name) > _COMPARED else None]) for name in same]
     count = Counter(word for each in words for word in each if word not in _NOISE)
     return [_mark(sorted((word for word in each if 0 < count[word] < len(same)), key=lambda w: (count[w], w.isdigit())),
                   count) for each in words]  # fmt: skip
@@ -100,14 +123,25 @@ def _differences(same: Sequence[str]) -> list[str]:
 
 def _words(name: str) -> list[str]:
     """Return a name's words; of long ones, such as whole C names, their parts."""
+    if _MANGLED.match(name):
+        return _pieces(name)
     parts = ([word] if len(word) <= _LONGEST_MARK else word.split("_") for word in _WORD.findall(name))
     return [part for each in parts for part in each if part]
+
+
+def _pieces(name: str) -> list[str]:
+    """Return the identifiers and numbers of a mangled name."""
+    found, at = list[str](), 0
+    while match := _PIECE.search(name, at):
+        at = match.end() + int(match[3] or 0)
+        found.append(name[match.end() : at] if match[3] else match[1] or match[2] or "")
+    return [piece for piece in found if piece]
 
 
 def _mark(rare: Sequence[str], count: Counter[str]) -> str:
     """Put the word that tells a name apart, two where none does it alone, behind a dot."""
     told = rare[: 1 if rare and count[rare[0]] == 1 else 2]
-    return f"· {cut(', '.join(told), _LONGEST_MARK)}" if told else ""
+    return f"{_DOT}{cut(', '.join(told), _LONGEST_MARK)}" if told else ""
 
 
 def _numbers(same: Sequence[str]) -> list[str]:
@@ -127,7 +161,8 @@ def short(name: str, longest: int = LONGEST) -> str:
     """Return a readable name of at most `longest` characters.
 
     From C++ names go the return type, parameters, known namespaces and template bodies; the functor (in brackets), the
-    number type and cutlass's tile name stay. Everything else (C names, triton, copies, markup) stays as it is. In a
+    number type and cutlass's tile name stay. Of mangled ones stay the function and its first template argument (in
+    brackets). Everything else (C names, triton, copies, markup) stays as it is. In a
     chain of names, joined by arrows, each is made short.
     """
     plain = " ".join(visible(cut(name, 2 * _READ).translate(_BREAKS)).split())
@@ -139,13 +174,53 @@ def short(name: str, longest: int = LONGEST) -> str:
 
 def _one(plain: str) -> str:
     if not _is_cpp(plain):
-        return plain
+        return _from_mangled(plain) or plain
     times = _REPEATED.search(plain[-16:])
     return (_from_cpp(plain[:_READ]) or plain) + (times[1] if times else "")
 
 
 def _is_cpp(name: str) -> bool:
-    return bool(_CPP_START.match(name) and _CPP.match(name)) and not name.startswith(("Memcpy", "Memset"))
+    if not (_CPP_START.match(name) and _CPP.match(name)) or name.startswith(("Memcpy", "Memset")):
+        return False
+    return not _GOES_ON.match(_behind_parameters(name))
+
+
+def _behind_parameters(name: str) -> str:
+    """Return what follows the first closed pair of round brackets that stands outside of other brackets."""
+    angles = depth = 0
+    for bracket in re.finditer(r"[()<>]", name[:_READ]):
+        if bracket[0] in "<>":
+            angles = max(0, angles + (1 if bracket[0] == "<" else -1)) if not depth else angles
+        elif not angles:
+            depth += 1 if bracket[0] == "(" else -1
+            if depth <= 0:
+                return name[bracket.end() :]
+    return ""
+
+
+def _from_mangled(name: str) -> str:
+    """Return what matters of a name mangled as GCC and Clang do it; empty if it is none."""
+    start = _MANGLED.match(name)
+    path, end = _identifiers(name, start.end()) if start else ([], 0)
+    if not start or not path:
+        return ""
+    base = _NAMESPACE.sub("", "::".join(path)) if start[1] else path[0]
+    argument = _FIRST_ARGUMENT.match(name, end) if start[1] else None
+    classes = _identifiers(name, argument.end())[0] if argument else []
+    functor = f"{base} [{classes[-1]}]" if classes else base
+    return functor if len(functor) <= LONGEST else base
+
+
+def _identifiers(name: str, at: int) -> tuple[list[str], int]:
+    """Return the identifiers from a place on, each of which has its length before it, and where they end."""
+    found = list[str]()
+    while length := _LENGTH.match(name, at):
+        end = length.end() + int(length[0])
+        if end > len(name):
+            break
+        found.append(name[length.end() : end])
+        at = end
+    return [one for one in found if not one.startswith("_GLOBAL__N")], at
 
 
 def _from_cpp(name: str) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from htareport.render import about, prose, tables
+from htareport.render import about, findings, prose, tables
 from htareport.render.bounds import bounded
 from htareport.render.environment import environment
-from htareport.render.html import cards, findings
+from htareport.render.html import cards
 from htareport.render.svg import svg
-from htareport.report import Report, Section, Status, Table
+from htareport.report import Report, Section, Status
 
 _ROWS = 20
+_MOST_FINDINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +22,24 @@ class _Cell:
     section: Section
     help: prose.Help
     pictures: tuple[Markup, ...]
-    tables: tuple[tuple[Table, list[tables.Row]], ...]
+    tables: tuple[tuple[tables.Source, list[tables.Row]], ...]
+    found: tuple[findings.Card, ...] = ()  # Of a section that stands alone; those of a report stand before all.
 
 
 def section_html(section: Section) -> str:
     """Return one section as HTML."""
-    return environment().get_template("notebook.html.j2").render(report=None, cells=[_cell(section)], missing=[])
+    cell = replace(_cell(section), found=tuple(findings.cards(section.findings, {})))
+    return environment().get_template("notebook.html.j2").render(report=None, cells=[cell], missing=[])
 
 
 def notebook_html(report: Report) -> str:
     """Return a whole report as HTML."""
     report = bounded(report)
-    shown = [section for section in report.sections if section.status is not Status.NOT_APPLICABLE]
+    advice = findings.section_of(report)
+    shown = [s for s in report.sections if s.status is not Status.NOT_APPLICABLE and s is not advice]
     return environment().get_template("notebook.html.j2").render(
-        report=report, chips=about.chips(report), cards=cards(report.sections), findings=findings(report.sections),
+        report=report, chips=about.chips(report), cards=cards(report.sections),
+        told=findings.told(report, _MOST_FINDINGS),
         cells=[_cell(section) for section in shown],
         missing=[section for section in report.sections if section.status is Status.NOT_APPLICABLE],
     )  # fmt: skip
@@ -42,5 +47,6 @@ def notebook_html(report: Report) -> str:
 
 def _cell(section: Section) -> _Cell:
     pictures = tuple(Markup(svg(chart, xmlns=False)) for chart in section.charts)  # noqa: S704  it escapes what it shows
-    heads = tuple((table, tables.Source(table, "").rows(_ROWS)) for table in section.tables)
+    sources = (tables.Source(table, "") for table in section.tables if not table.spec.is_data)
+    heads = tuple((source, source.rows(_ROWS)) for source in sources if source.is_telling)
     return _Cell(section, prose.split_help(section.help), pictures, heads)

@@ -56,6 +56,8 @@ _ROLES = {
     "host wait": 6, "kernel wait": 7, "other": 8, "others": 8, "rest": 8,
     "host operators": 6, "python": 10, "data loading": 9, "launch overhead": 11, "copies and fills": 2,
     "kernel gaps": 7, "earlier device work": 8,
+    "longer": 5, "shorter": 4, "in all": 8, "slower calls": 5, "faster calls": 4, "more calls": 1, "fewer calls": 7,
+    "swapped, slower": 2, "swapped, faster": 10, "gone": 8,
 }  # fmt: skip
 _CYCLE = (0, 1, 4, 2, 9, 5, 10, 6, 7, 11, 12, 8)
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from htareport.codec import column_values
 from htareport.errors import MissingLibraryError
-from htareport.render import about, names, prose
+from htareport.render import about, blanks, brief, findings, names, parts, prose
 from htareport.render import format as fmt
 from htareport.render.environment import environment
-from htareport.render.html import cards, findings
-from htareport.render.svg import svg
+from htareport.render.html import cards
+from htareport.render.picture import picture
+from htareport.render.svg import draw
 from htareport.report import Chart, Mark, Report, Section, Status, Table, Unit
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _NARROW_MM, _WIDE_MM = 84.0, 174.0  # which are so wide.
 _MOST_COLUMNS = 7
 _MOST_ROWS = 10
 _LONGEST_NAME = 60
+_MOST_FINDINGS = 5
+_LINE_LENGTH = 100  # Characters of a line of text, rather too few.
 # Heights in mm of what surrounds charts and rows.
 _HEAD, _TITLE, _FRAME, _TABLE, _ROW, _LINE = 72.0, 17.0, 15.0, 9.0, 4.7, 4.2
 _FILLED = 0.88  # Of the pages, since what does not fit at the end of one moves to the next.
@@ -98,7 +102,8 @@ def _fitting(weasyprint: Any, report: Report, paper: str, full_report: tuple[str
         document = weasyprint.HTML(string=text, url_fetcher=fetcher).render()
         if len(document.pages) <= MOST_PAGES or room < PAPERS[paper]:
             return document
-        room *= 0.85
+        del document  # Two at once would be the peak of memory.
+        room *= 0.95
 
 
 def chosen(report: Report, room: float) -> list[Block]:
@@ -106,11 +111,14 @@ def chosen(report: Report, room: float) -> list[Block]:
 
     The first section of each chapter comes first, then the second ones and so on; each as large as there is room for.
     """
-    good = [section for section in report.sections if section.status is Status.OK]
+    good = _good(report)
     places = {section.name: [s.name for s in good if s.group == section.group].index(section.name) for section in good}
+    if brief.is_comparison(report) and good:  # Of its chapter the first three count as first ones.
+        places |= {s.name: max(0, places[s.name] - 2) for s in good if s.group == good[0].group}
     others = [section for section in report.sections if section.status is not Status.OK]
     left = room - _HEAD - _LINE * (min(len(report.warnings), 6) + len(others) + len(cards(report.sections)) + 4)
-    left -= 3 * _LINE * len(findings(report.sections)[:8])
+    told = findings.told(report, _MOST_FINDINGS)
+    left -= sum(map(_height, told.cards)) if told else 0.0
     blocks = dict[str, Block]()
     for section in sorted(good, key=lambda section: places[section.name]):
         sizes = ((2, _MOST_ROWS), (2, 5), (2, 0), (1, 0)) if not places[section.name] else ((2, 0), (1, 0))
@@ -127,29 +135,46 @@ def summary_html(report: Report, blocks: list[Block], paper: str, full_report: t
     """Return the page that WeasyPrint lays out."""
     return environment().get_template("summary.pdf.html.j2").render(
         report=report, blocks=blocks, paper=paper, full_report=full_report, chips=about.chips(report),
-        cards=cards(report.sections), findings=findings(report.sections)[:8],
+        cards=cards(report.sections), told=findings.told(report, _MOST_FINDINGS),
         window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
-        missing=[s for s in report.sections if s.status is Status.NOT_APPLICABLE], elsewhere=_elsewhere(report, blocks),
+        missing=parts.missing(report), elsewhere=_elsewhere(report, blocks),
         failed=[s for s in report.sections if s.status is Status.FAILED],
     )  # fmt: skip
+
+
+def _good(report: Report) -> list[Section]:
+    """The sections that could be made, but for the findings, which stand on the first page."""
+    advice = findings.section_of(report)
+    return [section for section in report.sections if section.status is Status.OK and section is not advice]
+
+
+def _height(card: findings.Card) -> float:
+    """About how much of a page a finding takes, in mm."""
+    said = card.finding
+    texts = (
+        f"{said.title}{card.saving}{card.where}",
+        f"{said.evidence} Try: {said.advice}",
+        *said.snippet.splitlines(),
+    )
+    return _LINE * (1 + sum(1 + len(text) // _LINE_LENGTH for text in texts))
 
 
 def _elsewhere(report: Report, blocks: list[Block]) -> list[str]:
     """Titles of the sections that only the full report has."""
     here = {block.section.name for block in blocks}
-    return [s.title for s in report.sections if s.status is Status.OK and s.name not in here]
+    return [s.title for s in _good(report) if s.name not in here]
 
 
 def _block(section: Section, most_charts: int, most_rows: int) -> Block:
-    table = next((t for t in section.tables if not t.spec.is_detail and len(t.frame) > 1), None)
+    table = next((t for t in section.tables if len(t.frame) > 1 and not t.spec.is_detail and blanks.tells(t)), None)
     columns, rows = _rows(table, most_rows) if table and most_rows else ((), ())
-    charts = section.charts[:most_charts]
-    wide = [_is_wide(chart) or len(charts) == 1 for chart in charts]
+    pictures = list(islice((made for made in map(picture, section.charts) if made.num_marks), most_charts))
+    wide = [_is_wide(made.chart) or len(pictures) == 1 for made in pictures]
     if wide.count(False) == 1:  # Nobody beside it.
         wide = [True] * len(wide)
     figures = tuple(
-        Figure(chart, Markup(svg(chart, _WIDE if is_wide else _NARROW)), is_wide)  # noqa: S704  our own SVG
-        for chart, is_wide in zip(charts, wide, strict=True)
+        Figure(made.chart, Markup(draw(made, _WIDE if is_wide else _NARROW)), is_wide)  # noqa: S704  our own SVG
+        for made, is_wide in zip(pictures, wide, strict=True)
     )
     lead = prose.split_help(section.help).lead
     return Block(section, lead, figures, columns, rows, table.spec.title if table else "")
@@ -160,15 +185,17 @@ def _is_wide(chart: Chart) -> bool:
 
 
 def _rows(table: Table, most: int) -> tuple[tuple[Any, ...], tuple[tuple[str, ...], ...]]:
-    """The head of a table as texts: keys and the first measures."""
-    columns = table.spec.columns[:_MOST_COLUMNS]
-    cells = [column_values(table.frame[column.name].head(most)) for column in columns]
-    return columns, tuple(
-        tuple(_text(value, column.unit) for value, column in zip(row, columns, strict=True))
-        for row in zip(*cells, strict=True)
-    )
+    """The head of a table as texts: keys and the first measures, of those with values."""
+    cells = {column.name: column_values(table.frame[column.name].head(most)) for column in table.spec.columns}
+    columns = [column for column in table.spec.columns if blanks.has_value(cells[column.name])][:_MOST_COLUMNS]
+    texts = [_texts(cells[column.name], column.unit) for column in columns]
+    return tuple(columns), tuple(zip(*texts, strict=True))
 
 
-def _text(value: Any, unit: Unit) -> str:
-    shown = fmt.text(value, unit)
-    return names.short(shown, _LONGEST_NAME) if unit is Unit.NAME else names.cut(shown, _LONGEST_NAME)
+def _texts(cells: list[Any], unit: Unit) -> list[str]:
+    """Return cells as they are shown; names that are short for the same are told apart."""
+    shown = [fmt.text(cell, unit) for cell in cells]
+    if unit is not Unit.NAME:
+        return [names.cut(text, _LONGEST_NAME) for text in shown]
+    short = names.labels((text for text, cell in zip(shown, cells, strict=True) if cell is not None), _LONGEST_NAME)
+    return [short.get(text, text) for text in shown]

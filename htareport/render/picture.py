@@ -24,6 +24,7 @@ SPREAD = 0.8  # Share of a category's room that its boxes and ranges take.
 _DIGITS = 6
 _LONGEST_LINE = 60
 _CLOSE = 0.1
+_PILED = {Mark.STACKED_BAR, Mark.AREA, Mark.HISTOGRAM}  # Marks of which a zero is not to be seen.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Axis:
             factor = self.scale.factor
             raw = fmt.log_ticks(self.low * factor, self.high * factor, self.unit, count)
             return [(place / factor, label) for place, label in raw]
-        whole = self.scale.factor == 1 and self.unit in {Unit.ID, Unit.COUNT, Unit.BYTES, Unit.NANOSECONDS}
+        is_whole = self.unit.is_id or self.unit in {Unit.COUNT, Unit.BYTES, Unit.NANOSECONDS}
+        whole = self.scale.factor == 1 and is_whole
         places = fmt.ticks(self.low, self.high, count, whole=whole)
         return list(zip(places, fmt.tick_labels(places), strict=True))
 
@@ -96,8 +98,8 @@ class Picture:
 
     @property
     def has_legend(self) -> bool:
-        """Whether series need naming."""
-        return len(self.series) > 1
+        """Whether series need naming: even one does, since its colour means something."""
+        return any(one.name for one in self.series)
 
     @property
     def lanes(self) -> list[float]:
@@ -245,7 +247,13 @@ def picture(chart: Chart) -> Picture:
         Mark.HEATMAP: picture_kinds.heatmap,
         Mark.TIMELINE: picture_kinds.timeline,
     }
-    return makers[chart.mark](chart, Rows(chart))
+    made = makers[chart.mark](chart, Rows(chart))
+    return replace(made, series=_seen(made.series)) if chart.mark in _PILED else made
+
+
+def _seen(series: tuple[Series, ...]) -> tuple[Series, ...]:
+    """Return the series of a stack that are anywhere above zero, all of them if none is."""
+    return tuple(one for one in series if any(one.value)) or series
 
 
 def with_log(axis: Axis, low: float, high: float) -> Axis:

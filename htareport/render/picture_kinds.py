@@ -40,10 +40,14 @@ def bar(chart: Chart, rows: Rows) -> Picture:
     """One bar a row, lying, the first on top."""
     base, full = category_axis(chart.y_label, chart.y_unit, rows.raw("y"))
     values = rows.numbers("x")
-    axis = value_axis(chart.x_label, chart.x_unit, *span(values), chart.lines, zero=True)
+    extra = {"low": rows.numbers("low")} if rows.has("low") else {}
+    axis = value_axis(chart.x_label, chart.x_unit, *span(values, *extra.values()), chart.lines, zero=True)
     series = grouped(rows, values, chart.x_unit, full)
+    for name, starts in split(rows, extra["low"]).items() if extra else ():
+        lengths = [None if a is None or b is None else b - a for a, b in zip(starts, series[name].value, strict=True)]
+        series[name].shown = ["+" * ((length or 0) > 0) + fmt.text(length, chart.x_unit) for length in lengths]
     places = split(rows, [float(i) for i in range(rows.count)])
-    return _finished(chart, base, axis, series, places, horizontal=True)
+    return _finished(chart, base, axis, series, places, horizontal=True, extra=_split(rows, extra))
 
 
 def stacked_bar(chart: Chart, rows: Rows) -> Picture:

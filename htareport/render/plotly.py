@@ -28,6 +28,7 @@ _LABEL_SHARE = 0.42
 _ROW, _LEAST, _MOST = 22, 270, 640
 _TITLE = 44
 _FEW_WHOLE = 8
+_TEXT_ROOM, _TEXT_GAP = 0.13, 8
 
 
 def figure(chart: Chart) -> go.Figure:
@@ -80,15 +81,21 @@ def _layout(made: Picture, width: float) -> dict[str, Any]:
         "barmode": {Mark.STACKED_BAR: "relative", Mark.HISTOGRAM: "stack"}.get(made.chart.mark, "overlay"),
         "boxmode": "group",
         "bargap": 0.24 if made.horizontal else 0.14,
-        "xaxis": _axis(_with_room(made, level), 80, width - _left(upright, room) - 16),
+        "xaxis": _axis(_with_room(made, level, length := width - _left(upright, room) - 16), 80, length),
         "yaxis": _axis(upright, room, height - 60, upright=True, reverse=is_map or made.horizontal),
         **_reference_lines(made),
     }
 
 
-def _with_room(made: Picture, axis: Axis) -> Axis:
-    """Leave room at the right for the values that stand beside bars."""
-    return replace(axis, high=axis.high * 1.12) if made.chart.mark is Mark.BAR and axis is made.value else axis
+def _with_room(made: Picture, axis: Axis, length: float) -> Axis:
+    """Leave room for the values that stand beside bars: at the right, and left of those that go there."""
+    if made.chart.mark is not Mark.BAR or axis is not made.value:
+        return axis
+    to_the_left = axis.low < 0
+    widest = max((text_width(text, _SIZE) for one in made.series for text in one.shown), default=0.0) + _TEXT_GAP
+    share = max(_TEXT_ROOM, widest / max(length - widest * (1 + to_the_left), widest))
+    room = share * (1 + to_the_left) * (axis.high - axis.low)
+    return replace(axis, low=axis.low - room * to_the_left, high=axis.high + room)
 
 
 def _is_silent(axis: Axis) -> bool:
@@ -121,9 +128,9 @@ def _axis(axis: Axis, room: float, length: float, *, upright: bool = False, reve
         return result | {"tickmode": "array", "tickvals": [place for place, _ in ticks],
                          "ticktext": [label for _, label in ticks]}  # fmt: skip
     result |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
-    if axis.unit in {Unit.ID, Unit.COUNT} and axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:
+    if (axis.unit.is_id or axis.unit is Unit.COUNT) and axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:
         result["dtick"] = 1  # No ticks between whole numbers.
-    return result | {"tickformat": "d" if axis.unit is Unit.ID else ",.10~g"}
+    return result | {"tickformat": "d" if axis.unit.is_id else ",.10~g"}
 
 
 def _reference_lines(made: Picture) -> dict[str, Any]:

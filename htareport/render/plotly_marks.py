@@ -14,6 +14,7 @@ from htareport.render.svg_parts import clean
 from htareport.report import Mark, Unit
 
 MOST_ROW_LABELS = 40
+_WIDTH = 0.74
 _MOST_NAMED = 4096  # Cells of a heatmap that say in full what they are.
 Trace = dict[str, Any]
 
@@ -63,10 +64,18 @@ def _bar_like(made: Picture, series: Series, **more: Any) -> Trace:
 
 def _bars(made: Picture) -> list[Trace]:
     texts = len(made.base.labels) <= MOST_ROW_LABELS
-    return [
-        _bar_like(made, one, **({"text": one.shown, "textposition": "outside", "cliponaxis": False} if texts else {}))
-        for one in made.series
-    ]
+    written: list[Trace] = [{"text": one.shown, "textposition": "outside", "cliponaxis": False} if texts else {}
+               for one in made.series]  # fmt: skip
+    bars = zip(made.series, written, strict=True)  # The width is said, else a series of one bar has it by itself.
+    return [_bar_like(made, one, width=_WIDTH, **more, **_floating(one)) for one, more in bars]
+
+
+def _floating(series: Series) -> Trace:
+    """Where bars start that do not start at zero; their value is then their length."""
+    if "low" not in series.extra:
+        return {}
+    pairs = zip(series.extra["low"], series.value, strict=True)
+    return {"base": series.extra["low"], "x": [(value or 0.0) - (low or 0.0) for low, value in pairs]}
 
 
 def _stacks(made: Picture) -> list[Trace]:
@@ -145,7 +154,7 @@ def _template(made: Picture, series: Series) -> Trace:
 
 
 def _number(name: str, axis: Axis) -> str:
-    digits = ",.6~r" if axis.unit in {Unit.COUNT, Unit.ID} or axis.log else ",.4~r"
+    digits = ",.6~r" if axis.unit.is_id or axis.unit is Unit.COUNT or axis.log else ",.4~r"
     unit = f"{NNBSP}{axis.scale.symbol}" if axis.scale.symbol else ""
     return f"%{{{name}:{digits}}}{unit}"
 

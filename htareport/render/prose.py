@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
@@ -73,10 +74,21 @@ def _block(lines: list[str], heading: str) -> Markup:
 
 def inline(text: str) -> Markup:
     """Return one line of text as HTML: code, bold and emphasis, everything else as it is."""
-    parts, end, text = list[str](), 0, visible(text)
+    shown = (f"<{kind}>{escape(said)}</{kind}>" if kind else escape(said) for kind, said in pieces(visible(text)))
+    return Markup("".join(shown))  # noqa: S704  every part is escaped
+
+
+def unmarked(text: str) -> str:
+    """Return a text without its marks: code and bold as they are, emphasised words (terms, titles) in quotes."""
+    return "".join(f'"{said}"' if kind == "em" else said for kind, said in pieces(text))
+
+
+def pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Cut a text at its marks: kind (code, strong, em, or empty for what is not marked) and words of each piece."""
+    end = 0
     for match in _MARKED.finditer(text):
-        parts.append(escape(text[end : match.start()]))
+        yield "", text[end : match.start()]
         kind = next(kind for kind in ("code", "strong", "em") if match[kind])
-        parts.append(f"<{kind}>{escape(match[kind].strip())}</{kind}>")
+        yield kind, match[kind].strip()
         end = match.end()
-    return Markup("".join([*parts, escape(text[end:])]))  # noqa: S704  every part is escaped
+    yield "", text[end:]

@@ -25,7 +25,7 @@ from htareport.render.svg_parts import (
 )
 from htareport.report import Chart, Mark
 
-WIDTH = 520
+WIDTH = 500
 _HEIGHT, _HEATMAP_HEIGHT = 270, 320
 _ROW, _MOST_HEIGHT = 22.0, 640.0
 _LEGEND_LINE = 18.0
@@ -255,7 +255,7 @@ def _legend(canvas: Canvas, *, draw_it: bool) -> float:
     x, y = 4.0, 5.0
     for series in canvas.picture.series:
         name = fitted(series.name or "–", canvas.width * 0.6)
-        width = 30 + text_width(name)
+        width = 25 + text_width(name)
         if x > 4 and x + width > canvas.width:  # noqa: PLR2004  the first of a line always stays
             x, y = 4.0, y + _LEGEND_LINE
         if draw_it:

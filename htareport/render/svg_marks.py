@@ -45,13 +45,14 @@ def _bars(canvas: Canvas) -> None:
     half = _thickness(canvas) / 2
     values = list[tuple[float, float, str]]()
     for series in canvas.picture.series:
-        for base, value, label, shown in zip(series.base, series.value, series.label, series.shown, strict=True):
+        starts = series.extra.get("low", [0.0] * len(series.value))
+        rows = zip(series.base, starts, series.value, series.label, series.shown, strict=True)
+        for base, start, value, label, shown in rows:
             if base is None:
                 continue
-            canvas.rect(
-                canvas.box((base - half, base + half), (0.0, value or 0.0)), fill(series.color), f"{label}: {shown}"
-            )
-            values.append((*canvas.point(base, max(value or 0.0, 0.0)), shown))
+            ends = (start or 0.0, value or 0.0)
+            canvas.rect(canvas.box((base - half, base + half), ends), fill(series.color), f"{label}: {shown}")
+            values.append((*canvas.point(base, max(ends)), shown))
     for x, y, shown in values if len(canvas.picture.base.labels) <= LABELLED_ROWS else ():
         canvas.text(x + 4, y + 4, shown, muted=False)
 

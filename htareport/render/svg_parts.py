@@ -18,7 +18,7 @@ from htareport.render.names import HOVER, cut, visible
 from htareport.render.palette import Color
 from htareport.render.picture import Axis, Picture
 
-FONT_SIZE = 11
+FONT_SIZE = 12
 FONTS = "Arial, Helvetica, Liberation Sans, DejaVu Sans, sans-serif"
 INK, MUTED, GRID, EMPTY = "#1d2329", "#56606a", "#dfe3e8", "#eceff2"
 # Advance widths of Helvetica (and Arial) for the characters from space to tilde, in thousandths of the font size.

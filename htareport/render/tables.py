@@ -5,14 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import orjson
 
 from htareport.codec import column_values
+from htareport.render import blanks, names
 from htareport.render import format as fmt
-from htareport.render import names
 from htareport.render.bundle import pack
 from htareport.report import Column, Table, Unit
 
@@ -24,6 +24,7 @@ _MOST_COLUMNS = 60
 _MOST_CELLS = 400_000  # As data, of one table.
 _FILTER_VALUES = range(2, 21)
 _FILTER_LENGTH = 40
+_FOUND_BY = 3  # Columns that the search field names.
 _LINKED = 100  # From so many characters on, a name that stands on the page already is a link to there.
 _DIGITS = 7
 # No text can hold a lone surrogate, no page the character zero.
@@ -60,11 +61,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table ready for the page. `packed` holds all its rows unless there are too many for the page."""
+    """A table ready for the page. `packed` holds all its rows unless there are too many for the page.
+
+    `columns` are those with values; `blank` names the others.
+    """
 
     id: str
     table: Table
     columns: tuple[Column, ...]
+    blank: tuple[str, ...]
     rows: tuple[Row, ...]
     filter: int  # The column to filter by, -1 for none.
     choices: tuple[str, ...]
@@ -85,7 +90,13 @@ class View:
     @property
     def columns_left_out(self) -> int:
         """How many columns are not on the page."""
-        return len(self.table.spec.columns) - len(self.columns)
+        return max(0, len(self.table.spec.columns) - _MOST_COLUMNS)
+
+    @property
+    def found_by(self) -> list[str]:
+        """What the search finds rows by: the texts in them, else the ids; empty where there is neither."""
+        texts = [column.label for column in self.columns if column.unit.is_text]
+        return (texts or [column.label for column in self.columns if column.unit.is_id])[:_FOUND_BY]
 
 
 def full_name(value: Any, longest: int = LONGEST_NAME) -> str:
@@ -106,11 +117,16 @@ class Source:
     """One table's cells and labels, read once, since the page may be made more than once."""
 
     def __init__(self, table: Table, table_id: str) -> None:
-        """Read the cells."""
+        """Read the cells. Columns without any value are left out, and named in `blank`."""
         self.table, self.id = table, table_id
-        self.columns = table.spec.columns[:_MOST_COLUMNS]
-        self.values = [column_values(table.frame[column.name]) for column in self.columns]
         self.num_rows = len(table.frame)
+        every = table.spec.columns[:_MOST_COLUMNS]
+        values = [column_values(table.frame[column.name]) for column in every]
+        self.is_telling = blanks.is_telling(every, values)
+        kept = [not self.is_telling or blanks.has_value(cells) for cells in values]
+        self.columns = tuple(compress(every, kept))
+        self.values = list(compress(values, kept))
+        self.blank = tuple(column.label for column, is_kept in zip(every, kept, strict=True) if not is_kept)
         self.most_packed = min(self.num_rows, _MOST_CELLS // max(len(self.columns), 1))
         self.labels = [_labels(cells, c.unit) for cells, c in zip(self.values, self.columns, strict=True)]
         self.filter, self.choices = _filter(self.columns, self.values)
@@ -153,7 +169,7 @@ class Source:
     def view(self, rows: list[Row], kept: int, longest: int, *, told: bool) -> View:
         """Return the table with these rows as markup and the first `kept` as data."""
         return View(
-            self.id, self.table, self.columns, tuple(rows), self.filter, self.choices,
+            self.id, self.table, self.columns, self.blank, tuple(rows), self.filter, self.choices,
             self.packed(kept, longest), kept, told,
         )  # fmt: skip
 
@@ -213,12 +229,14 @@ def _texts(value: Any, unit: Unit, labels: dict[str, str], longest: int) -> tupl
 
 
 def _filter(columns: tuple[Column, ...], values: list[list[Any]]) -> tuple[int, tuple[str, ...]]:
-    """Return the first text column of few values, and these."""
+    """Return the first text column of few values, and these; cells without any are found among all."""
     for i, (column, cells) in enumerate(zip(columns, values, strict=True)):
         if column.unit is not Unit.TEXT:
             continue
-        choices = {full_name(fmt.text(cell, Unit.TEXT)) for cell in cells if not fmt.is_missing(cell)}
-        few = len(choices) in _FILTER_VALUES and len(cells) > 2 * len(choices)
+        texts = [fmt.text(cell, Unit.TEXT) for cell in cells if not fmt.is_missing(cell)]
+        texts = [text for text in texts if text.strip()]
+        choices = {full_name(text) for text in set(texts)}
+        few = len(choices) in _FILTER_VALUES and len(texts) > 2 * len(choices)
         if few and all(len(choice) <= _FILTER_LENGTH and choice == names.visible(choice) for choice in choices):
             return i, tuple(sorted(choices))
     return -1, ()

@@ -43,6 +43,8 @@ class Capture:
     slips: Mapping[str, Slip] = field(default_factory=dict)  # What the writer got wrong, and was mended.
     set_aside: Mapping[tuple[str, str], int] = field(default_factory=dict)  # Events, by `device` or `host` and reason.
     salvaged: Salvaged | None = None
+    path: Path = field(default_factory=Path)  # For those who read the file again; never shown.
+    events: int = 0  # All that are in the file, of any kind.
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,12 @@ class Loaded:
     redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
 
 
-def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None) -> Loaded:
+def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reader: Reader | None = None) -> Loaded:
     """Read the files of a rank, in order of name. TraceFileError if none can be used.
 
-    A file that overlaps in time with one before it is not used, and named.
+    A file that overlaps in time with one before it is not used, and named. `reader` may be one that keeps more.
     """
-    reader, rank = Reader(), _Rank()
+    reader, rank = reader or Reader(), _Rank()
     for path in sorted(paths, key=lambda each: (each.name, str(each))):
         try:
             rank.add(_File(path, reader, options))
@@ -99,6 +101,7 @@ class _File:
         self.counts = reader.counts
         size = path.stat().st_size if path.exists() else 0
         self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
+        self.capture.path, self.capture.events = path, reader.counts.total()
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
         self.capture.host = metadata.host_of(path.name, content.metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -20,11 +21,16 @@ Kind: TypeAlias = Literal["int", "float", "text", "json"]
 
 
 class Arg(NamedTuple):
-    """One argument of events that becomes a column: `text` and `json` ones hold codes of Strings."""
+    """One argument of events that becomes a column: `text` and `json` ones hold codes of Strings.
+
+    `only` is a pattern for the names of the events of which a `json` one is kept: it may differ from call to call, and
+    most of it nobody reads.
+    """
 
     column: str
     key: str
     kind: Kind
+    only: str = ""
 
 
 class Codes(dict[Any, int]):
@@ -94,10 +100,13 @@ class Table:
         columns |= self.columns
         return {name: np.frombuffer(values, _DTYPES[values.typecode]) for name, values in columns.items()}
 
-    def extend_args(self, args: Sequence[Any], strings: Codes) -> None:
-        """Append one row of arguments per event; `args` have an attribute per column."""
+    def extend_args(self, args: Sequence[Any], names: Sequence[str], strings: Codes) -> None:
+        """Append one row of arguments per event; `args` have an attribute per column, `names` are of the events."""
         for arg in self.args:
             column, values = self.columns[arg.column], GETTERS[arg.column](args)
+            if arg.only:
+                wanted = re.compile(arg.only).search
+                values = [value if wanted(name) else NO_TEXT for value, name in zip(values, names, strict=True)]
             if arg.kind == "text":
                 column.extend([strings[value] if isinstance(value, str) else NONE for value in values])
             elif arg.kind == "json":

@@ -242,7 +242,7 @@ class Reader:
             )
             self._store_collectives(category, first, args)
         if table.args:
-            table.extend_args(args, strings)
+            table.extend_args(args, [event.name for event in events], strings)
         self.counts[category] += len(events)
 
     def _store_collectives(self, category: str, first: int, args: Sequence[Any]) -> None:
@@ -250,7 +250,7 @@ class Reader:
         if rows:
             at, table = self.collectives.setdefault(category, ([], Table(COLLECTIVE, on_device=False)))
             at.extend([first + row for row in rows])
-            table.extend_args([args[row] for row in rows], self.strings)
+            table.extend_args([args[row] for row in rows], [], self.strings)
 
 
 _DECODE_LOOSE = msgspec.json.Decoder(list[Loose]).decode

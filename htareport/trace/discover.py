@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
 from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks
-from htareport.trace.metadata import plausible_rank, rank_of
+from htareport.trace.metadata import copied_rank, is_copy, plausible_rank, rank_of
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.repair import mend
 from htareport.trace.split import CHUNK, CutShortError, Window, event_spans, find_events, no_events
@@ -44,6 +44,13 @@ class Found:
     reports: list[str] = field(default_factory=list)  # Names of our own saved reports, which are no news to anybody.
     unusable: list[tuple[str, str]] = field(default_factory=list)  # Name, reason: traces that cannot be read.
     warnings: list[str] = field(default_factory=list)
+
+
+class _Header(NamedTuple):
+    """What a trace says of itself: its rank, and whether it is a copy of another with something added."""
+
+    rank: int | None = None
+    is_copy: bool = False
 
 
 class _NotATraceError(Exception):
@@ -92,12 +99,15 @@ def find_among(files: Iterable[str | Path], options: ReadOptions = DEFAULT_OPTIO
 
 
 def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
-    """Sort files into ranks. A file that was named itself must be a trace; others may be left out."""
-    result, ranks = Found(), dict[Path, int | None]()
+    """Sort files into ranks. A file that was named itself must be a trace; others may be left out.
+
+    Copies with something added stand for a rank only where there are no other traces.
+    """
+    result, headers = Found(), dict[Path, _Header]()
     for file in (each for path in files for each in _members_or_self(path, options, result.warnings)):
         named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
         try:
-            ranks[file] = _rank_in(file, options.max_bytes)
+            headers[file] = _header(file, options.max_bytes)
         except _SavedReportError:
             result.reports.append(printable(file.name))
         except _NotATraceError as reason:
@@ -111,10 +121,19 @@ def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFA
         except OSError as error:
             result.unusable.append((printable(file.name), error.strerror or str(error)))
     by_rank = dict[int, list[Path]]()
-    for file, rank in _numbered(ranks, result.warnings):
+    for file, rank in _numbered(_ranks_of(headers, result), result.warnings):
         by_rank.setdefault(rank, []).append(file)
     result.ranks = {rank: tuple(by_rank[rank]) for rank in sorted(by_rank)}
     return result
+
+
+def _ranks_of(headers: dict[Path, _Header], result: Found) -> dict[Path, int | None]:
+    """Return the rank that each trace gives itself, without copies if there are others."""
+    copies = {file for file, header in headers.items() if header.is_copy}
+    if len(copies) < len(headers):
+        result.left_out += [(printable(file.name), "a copy of a trace with something added") for file in sorted(copies)]
+        return {file: header.rank for file, header in headers.items() if file not in copies}
+    return {file: header.rank for file, header in headers.items()}
 
 
 def _numbered(ranks: dict[Path, int | None], warnings: list[str]) -> Iterator[tuple[Path, int]]:
@@ -162,8 +181,8 @@ def _few(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def _rank_in(file: Path, most: int | None) -> int | None:
-    """Return the rank that a trace gives itself."""
+def _header(file: Path, most: int | None) -> _Header:
+    """Return what a trace says of itself."""
     damage = list[DamagedDataError]()
     window = Window(_until_damage(blocks(file, most), damage))
     if not window.more():
@@ -186,11 +205,18 @@ def _rank_in(file: Path, most: int | None) -> int | None:
         window.fill(2 * CHUNK)
         if not _begins_with_event(bytes(window.data[window.position : window.position + 2 * CHUNK])):
             raise _NotATraceError("a JSON array, but not of trace events")
-        return None
-    rank = rank_of(_parsed(head + b"null}"))
+        return _Header()
+    return _header_of(_parsed(head + b"null}"), head, window)
+
+
+def _header_of(metadata: dict[str, Any], head: bytes, window: Window) -> _Header:
+    """What the metadata in front of the events say, or those behind them."""
+    if is_copy(metadata):
+        return _Header(copied_rank(metadata), is_copy=True)
+    rank = rank_of(metadata)
     if rank is None and b'"schemaVersion"' not in head:  # Kineto writes its metadata first; others may put it last.
         rank = rank_of({"distributedInfo": _distributed_behind(window)})
-    return rank
+    return _Header(rank)
 
 
 def _until_damage(content: Iterator[bytes], damage: list[DamagedDataError]) -> Iterator[bytes]:

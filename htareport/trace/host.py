@@ -30,7 +30,7 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
     tables = [
         (number, within, columns)
         for number, (category, columns) in enumerate(loaded.tables.items())
-        if (within := _level(category, python=python)) is not None
+        if (within := level_of(category, python=python)) is not None
     ]
     sizes = [len(columns["ts"]) for _, _, columns in tables]
 
@@ -68,7 +68,8 @@ def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFram
     )
 
 
-def _level(category: str, *, python: bool) -> str | None:
+def level_of(category: str, *, python: bool) -> str | None:
+    """What rows of a category are in a call tree: annotation, operator, call or python; None: no part of it."""
     if category in OPERATOR_CATEGORIES:
         return "operator"
     if category == ANNOTATION_CATEGORY:
@@ -105,10 +106,15 @@ def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.D
 
 def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int32]:
     """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
-    parent, is_level = host["parent"].to_numpy(), (host["level"] == level).to_numpy()
+    return innermost(host, (host["level"] == level).to_numpy())
+
+
+def innermost(host: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Row of the innermost of some rows around each row, -1 for none."""
+    parent = host["parent"].to_numpy()
     reached = np.full(len(host) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: no row leads to none.
     reached[:-1] = parent
-    reached[:-1][is_level] = np.flatnonzero(is_level)
+    reached[:-1][wanted] = np.flatnonzero(wanted)
     while True:
         further = reached[reached]  # Twice as far in each round.
         if (further == reached).all():

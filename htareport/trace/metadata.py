@@ -8,6 +8,7 @@ from typing import Any
 
 from htareport.errors import printable
 
+COPY_KEY = "htareportCopy"  # In copies of traces with something added: what, and the rank that the trace was taken for.
 _MOST_RANKS = 2**31  # A larger number in a file or its name is something else than a rank.
 _HOST_KEYS = {"host", "hostname", "host_name", "node", "nodename", "node_name"}
 _HOST_IN_FILE_NAME = re.compile(r"(.+)_\d+\.\d{10,}(?:\.pt)?\.trace\.json")
@@ -43,6 +44,17 @@ def distributed(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def rank_of(metadata: Mapping[str, Any]) -> int | None:
     """Return the rank that the file gives itself."""
     return plausible_rank(distributed(metadata).get("rank"))
+
+
+def is_copy(metadata: Mapping[str, Any]) -> bool:
+    """Whether a trace is a copy of another with something added, and so no rank of its own."""
+    return COPY_KEY in metadata
+
+
+def copied_rank(metadata: Mapping[str, Any]) -> int | None:
+    """Return the rank of the trace that a copy was made of."""
+    about = metadata.get(COPY_KEY)
+    return plausible_rank(about.get("rank")) if isinstance(about, dict) else None
 
 
 def plausible_rank(value: Any) -> int | None:

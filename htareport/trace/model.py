@@ -35,13 +35,20 @@ class Capability(StrEnum):
 
     GPU = "no GPU activity was recorded: profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     STEPS = "no ProfilerStep# rows: call prof.step() once per iteration"
-    COMM = "no communication kernels: the job used one rank, or none ran while the profiler was on"
+    COMM = "no communication kernels: the job ran on one rank, or no collective ran while the profiler was on"
     HOST_OPS = "no host operators: profile with ProfilerActivity.CPU among the activities"
     COPIES = "no memory copies or fills ran while the profiler was on"
     ANNOTATIONS = "no annotations: wrap parts of the step in torch.profiler.record_function(name)"
-    SYNC = "no synchronisation rows: profile with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
-    CUPTI = "no CUPTI counters: profile with experimental_config=_ExperimentalConfig(profiler_metrics=[…])"
+    SYNC = (
+        "no synchronisation rows: profile with experimental_config="
+        "torch.profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
+    )
+    CUPTI = (
+        "no CUPTI counters: profile with experimental_config="
+        "torch.profiler._ExperimentalConfig(profiler_metrics=[…], profiler_measure_per_kernel=True)"
+    )
     MEMORY = "no memory events: profile with profile_memory=True"
+    SHAPES = "no shapes of operators' inputs: profile with record_shapes=True"
     LAUNCHES = "no launches are linked to GPU work: profile with ProfilerActivity.CPU as well"
 
 
@@ -271,17 +278,18 @@ class RankTrace:
     @cached_property
     def capabilities(self) -> frozenset[Capability]:
         """What this trace holds."""
-        events = self.device_events
+        events, tables = self.device_events, self.loaded.tables
         found = {
             Capability.GPU: len(events) > 0,
             Capability.STEPS: len(self.steps) > 0,
             Capability.COMM: bool((events["kind"] == classify.Kind.COMM).any()),
-            Capability.HOST_OPS: any(category in self.loaded.tables for category in ("cpu_op", "Operator")),
+            Capability.HOST_OPS: any(category in tables for category in ("cpu_op", "Operator")),
             Capability.COPIES: len(self.copies) > 0,
-            Capability.ANNOTATIONS: any(category in self.loaded.tables for category in _ANNOTATIONS),
-            Capability.SYNC: "cuda_sync" in self.loaded.tables,
-            Capability.CUPTI: "cuda_profiler_range" in self.loaded.tables,
+            Capability.ANNOTATIONS: any(category in tables for category in _ANNOTATIONS),
+            Capability.SYNC: "cuda_sync" in tables,
+            Capability.CUPTI: "cuda_profiler_range" in tables,
             Capability.MEMORY: bool(self.loaded.memory),
+            Capability.SHAPES: any((table["shapes"] >= 0).any() for table in tables.values() if "shapes" in table),
             Capability.LAUNCHES: bool((events["launch"] != UNLINKED).any()),
         }
         return frozenset(capability for capability, present in found.items() if present)

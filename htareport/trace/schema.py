@@ -8,6 +8,7 @@ from htareport.trace import classify
 from htareport.trace.columns import Arg, declare
 
 CORRELATION = Arg("correlation", "correlation", "int")
+GRID = Arg("grid", "grid", "json")
 LANE_KEYS = {"device": "device", "stream": "stream", "queue": "sycl queue", "stream_id": "Stream Id"}
 COPY = (Arg("bytes", "bytes", "int"), Arg("bandwidth", "memory bandwidth (GB/s)", "float"))
 # Only on events of collectives: kept as sparse rows beside the table.
@@ -27,6 +28,8 @@ OPERATOR = (
     Arg("sequence", "Sequence number", "int"),
     Arg("forward_thread", "Fwd thread id", "int"),
     Arg("shapes", "Input Dims", "json"),
+    Arg("types", "Input type", "json"),
+    Arg("inputs", "Concrete Inputs", "json", only="conv|attention"),  # Strides, paddings, masks.
 )
 SYNC = (
     Arg("sync_stream", "stream", "int"),
@@ -42,7 +45,7 @@ MEMORY = (
     Arg("device_id", "Device Id", "int"),
 )
 WHOLE = Arg("args", "args", "json")  # All arguments together, of events whose arguments have names of their own.
-_ARGS = (CORRELATION, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE)
+_ARGS = (CORRELATION, GRID, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE)
 CODED_COLUMNS = frozenset({"name", *(arg.column for arg in _ARGS if arg.kind in {"text", "json"})})  # Of Strings.
 declare(_ARGS)
 
@@ -62,7 +65,7 @@ OPERATORS = Family(OPERATOR)
 SYNCS = Family((CORRELATION, *SYNC))
 MEMORY_INSTANTS = Family(MEMORY, phase="i")
 COUNTERS = Family((WHOLE,))
-KERNEL = Family((CORRELATION,), on_device=True)
+KERNEL = Family((CORRELATION, GRID), on_device=True)
 COPIES = Family((CORRELATION, *COPY), on_device=True)
 COUNTED = Family(kept=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,24 @@ def test_zero_has_a_bin_of_its_own():
     assert bins.tolist() == [histograms.ZERO, histograms.ZERO, 0]
     assert [edge[0] for edge in histograms.edges(bins)] == [0.0, 1.0]
     assert histograms.quantiles(bins, np.ones(3, np.int64), np.array([0.5])).tolist() == [0.0]
+
+
+def test_a_bin_of_one_duration_is_exact():
+    """2,000 and 3,000 lie beside the middles of their bins, 5,000 and 5,010 share one."""
+    bins = histograms.bins_of(np.array([2_000, 3_000, 5_000], np.int64))
+    extremes = np.array([2_000, 3_000, 5_000]), np.array([2_000, 3_000, 5_010])
+    found = histograms.quantiles(bins, np.array([1, 1, 1]), np.array([0.0, 0.25, 0.5, 1.0]), extremes)
+    assert found[:3].tolist() == [2_000, 2_500, 3_000]
+    assert 5_000 <= found[3] <= 5_010
+
+
+def test_zero_takes_no_room_in_a_picture():
+    """Its bin goes on to the first of the others; alone it has to end somewhere."""
+    bins = np.array([histograms.ZERO, 48, 24])
+    left, right = histograms.coarse_edges(bins)
+    assert (left[0], right[0]) == (0, left[2])
+    assert left[2] == pytest.approx(1000)
+    assert [edge.tolist() for edge in histograms.coarse_edges(bins[:1])] == [[0], [1]]
 
 
 def test_nothing_has_no_quantiles():

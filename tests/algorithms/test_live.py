@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htareport.algorithms.live import live_rows, running_total, thinned
+from htareport.algorithms.live import growth, live_rows, running_total, thinned
 
 
 def test_running_total():
@@ -50,3 +50,11 @@ def test_live_rows_against_a_dictionary(events):
         if is_new:
             books[address] = row
     assert live_rows(addresses, sizes).tolist() == sorted(books.values())
+
+
+def test_growth_is_the_median_slope_of_all_pairs():
+    """Slopes of 0, 10, 20, 60: 10, 10, 40; 10, 25; 20. The jump at the end does not carry it away."""
+    assert growth(np.array([0, 10, 20, 60])) == (10 + 20) / 2
+    assert growth(np.arange(10_000) * 3) == 3
+    assert np.isnan(growth(np.array([5])))
+    assert np.isnan(growth(np.zeros(0, np.int64)))

@@ -40,7 +40,13 @@ def test_kernels_belong_to_the_innermost_annotation_around_their_launch(run):
     assert rows.loc["attention", WORK].tolist() == [1, 20_000, 20_000, 20_000]
     assert rows.loc["forward", WORK].tolist() == [2, 60_000, 60_000, 65_000]
     assert rows.loc["ProfilerStep#…", WORK].tolist() == [0, 0, 0, 65_000]
-    assert "5.88 % of the device time" in section.notes[0]  # The last: 5 of 85 µs.
+    assert "5.88\u202f% of the device time" in section.notes[0]  # The last: 5 of 85 µs.
+
+
+def test_nothing_is_said_of_no_time(run):
+    """Every kernel belongs to an annotation of the host."""
+    section = run(Annotations(), step().kernel("gemm", 200, 50, launch=(30, 2)))
+    assert section.notes == ()
 
 
 def test_recursion_counts_once_in_the_union(run):
@@ -59,8 +65,8 @@ def test_device_annotations_catch_what_was_launched_outside(run):
     assert rows.loc["decode", TIMES].tolist() == [1, 50_000, 30_000, 50_000, 50_000, 50_000]
     assert rows.loc["attention", TIMES].tolist() == [1, 20_000, 20_000, 20_000, 20_000, 20_000]
     assert section.notes[:2] == (
-        "50 % of the device time (sum of durations) belongs to no annotation.",
-        "50 % is only within annotations of the device, not launched within one of the host.",
+        "50.0\u202f% of the device time (sum of durations) belongs to no annotation.",
+        "50.0\u202f% of the device time is only within annotations of the device, not launched within one of the host.",
     )
 
 
@@ -110,4 +116,19 @@ def test_many_names_are_cut_to_size(run):
         trace.annotation(f"request {number}", 10 * number, 5)
     section = run(Annotations(), trace)
     assert len(section.table("host")) == 150
-    assert "150 annotations of most time" in section.notes[0]
+    assert section.notes[0] == "The table on the host holds the 150 rows of most time; there are more."
+
+
+def test_sums_over_ranks_that_miss_rows_are_told(run):
+    """Of rank 0 the 151st name is cut: rank 1's call alone is in the table, and a note says so."""
+    trace = TraceBuilder(0, 2)
+    for number in range(150):
+        trace.annotation(f"request {number}", 10 * number, 5)
+    trace.annotation("small", 5_000, 1)
+    section = run(Annotations(), trace, TraceBuilder(1, 2).annotation("small", 0, 50))
+    assert rows_of(section).loc["small", ["count", "sum"]].tolist() == [1, 50_000]
+    [note] = section.notes
+    assert note == (
+        "The table on the host adds up, of each rank, the 150 rows of most time; 1 of 2 ranks have more, and "
+        "what they leave out is missing from the sums."
+    )

@@ -8,6 +8,7 @@ from builder import TraceBuilder
 
 from htareport.analyses import path_summary
 from htareport.analyses.critical_path import CriticalPath
+from htareport.errors import UsageError
 from htareport.trace import RankTrace
 
 CUDA = {
@@ -300,6 +301,15 @@ def test_options(run):
     assert "no instance 0 of 'nothing' (there are 0)" in section.reason
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "least"), [("rank", -5, -1), ("step", -2, -1), ("instance", -1, 0), ("max_events", 0, 1)]
+)
+def test_options_out_of_range(option, value, least):
+    """Below what stands for "as by default" nothing is a number of a rank or step."""
+    with pytest.raises(UsageError, match=f"critical_path.{option}: {value} is outside its range: at least {least}"):
+        CriticalPath.configured({option: str(value)})
+
+
 def test_every_rank_has_its_path_and_the_lowest_is_shown(run):
     ranks = [TraceBuilder(rank).step(0, 0, 10).cpu_op(f"op{rank}", 0, 5 + rank) for rank in (3, 1)]
     section = run(CriticalPath(), *ranks)
@@ -316,18 +326,18 @@ def test_tables(run):
     section = run(CriticalPath(), synced(CUDA, (30, 40, 5)))
     bounds = section.table("bounds").set_index("bound")
     assert bounds["time"].to_dict() == {
-        "Host operators": 15_000,
+        "host operators": 15_000,
         "Python": 20_000,
-        "Launch overhead": 25_000,
-        "Compute": 40_000,
+        "launch overhead": 25_000,
+        "compute": 40_000,
     }
     assert bounds["share"].sum() == pytest.approx(1)
-    assert bounds.loc["Compute", "gain"] == 40_000
+    assert bounds.loc["compute", "gain"] == 40_000
     names = section.table("names").set_index("name")
-    assert names.loc["gemm", ["time", "total", "count", "slack"]].tolist() == [40_000, 40_000, 1, 0]
+    assert names.loc["gemm", ["time", "total", "count"]].tolist() == [40_000, 40_000, 1]
     longest = section.table("edges").iloc[0]
     assert longest[["bound", "name", "lane", "start", "duration"]].tolist() == [
-        "Compute", "gemm", "stream 7", 30_000, 40_000,
+        "compute", "gemm", "stream 7", 30_000, 40_000,
     ]  # fmt: skip
     assert section.fact("critical_path_host_share").value == pytest.approx(0.6)
 
@@ -335,8 +345,25 @@ def test_tables(run):
 def test_slack_of_what_is_off_the_path(run):
     """The short kernel of stream 8 ends at 30, the wait is for stream 7 until 70."""
     trace = synced(CUDA, (30, 40, 5)).kernel("small", 20, 10, stream=8, launch=(10, 2))
-    names = run(CriticalPath(), trace).table("names").set_index("name")
-    assert names.loc["small", ["time", "total", "slack"]].tolist() == [0, 10_000, 50_000]
+    section = run(CriticalPath(), trace)
+    off_path = section.table("off_path").set_index("name")
+    assert off_path.loc["small"].tolist() == ["compute", 10_000, 50_000]
+    assert (section.table("names")["time"] > 0).all()
+
+
+def test_off_the_path_the_least_slack_comes_first(run):
+    """Both kernels run while the wait is for stream 7 until 70; the shorter one ends later."""
+    trace = synced(CUDA, (30, 40, 5)).kernel("long", 20, 20, stream=8, launch=(10, 1))
+    trace.kernel("late", 55, 10, stream=9, launch=(12, 1))
+    names = run(CriticalPath(), trace).table("off_path").set_index("name")["slack"]
+    assert names.drop("cudaLaunchKernel").to_dict() == {"late": 15_000, "long": 40_000}
+    assert names.is_monotonic_increasing
+
+
+def test_the_share_of_the_host_is_none_without_a_device(run):
+    """It would always be all of it."""
+    trace = TraceBuilder().step(1, 0, 100).cpu_op("op", 0, 20)
+    assert run(CriticalPath(), trace).fact("critical_path_host_share") is None
 
 
 def test_without_steps_it_is_what_was_recorded(run):

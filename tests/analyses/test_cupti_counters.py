@@ -64,7 +64,7 @@ def test_tables(run):
     """Sums by operator, shares of all, and the counters as they are."""
     section = run(CuptiCounters(), with_counters())
     table = section.table("operators").set_index("operator")
-    assert table["mflop"].to_dict() == pytest.approx({"aten::linear": 2.000005, "aten::add": 34e-6})
+    assert table["flops"].to_dict() == {"aten::linear": 2_000_005, "aten::add": 34}
     assert table["share"].sum() == pytest.approx(1)
     assert table.loc["aten::add", "dram"] == 10
     counters = section.table("counters").set_index("counter")
@@ -92,6 +92,27 @@ def test_odd_arguments(tmp_path):
     trace = TraceBuilder(0).runtime("cudaLaunchKernel", 0, 5, 1)
     rows = rows_of(trace.profiler_range("k", 10, 5, {FADD: 3, "note": "x", "flag": True}), tmp_path)
     assert rows.attrs["counters"] == [FADD]
+
+
+def test_a_kernel_without_a_name(run):
+    """The profiler's word for it says little."""
+    trace = TraceBuilder(0).runtime("cuLaunchKernel", 0, 5, 1).profiler_range("__missing__", 10, 5, {FADD: 3})
+    assert run(CuptiCounters(), trace).table("kernels")["kernel"].tolist() == [
+        "(kernel whose name the profiler did not find)"
+    ]
+
+
+def test_shares_are_of_all_also_where_rows_are_cut(run):
+    """Kernels of 1 to 300 operations: the table holds the 250 largest, which are 45,150 - 1,275 of all."""
+    trace = TraceBuilder(0)
+    for number in range(1, 301):
+        trace.runtime("cuLaunchKernel", 10 * number, 5, number)
+        trace.profiler_range(f"k{number}", 5000 + 10 * number, 5, {FADD: number})
+    section = run(CuptiCounters(), trace)
+    table = section.table("kernels")
+    assert len(table) == 250
+    assert table["share"].sum() == pytest.approx((45_150 - 1_275) / 45_150)
+    assert section.notes == ("The table by kernel and operator holds the 250 rows of most operations; there are more.",)
 
 
 def test_ranks_are_summed(run):

@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses.idle_time import CAUSES, IdleTime
+from htareport.analyses.idle_gaps import CAUSES
+from htareport.analyses.idle_time import IdleTime
+from htareport.analyses.kernel_breakdown import KernelBreakdown
 from htareport.errors import UsageError
 from htareport.report import Status
 
@@ -35,10 +37,10 @@ def by_cause(table: pd.DataFrame, **where) -> dict[str, tuple[int, int]]:
 
 
 def test_streams_by_cause(run):
-    """A gap belongs to one cause; the ratio is the share of the stream's idle time."""
+    """A gap belongs to one cause; the ratio is the share of the stream's idle time; no row where there is no gap."""
     table = run(IdleTime(), two_streams()).table("streams")
     assert by_cause(table, stream=7) == {"host wait": (50, 1), "kernel wait": (2, 1), "other": (85, 3)}
-    assert by_cause(table, stream=9) == {"host wait": (125, 1), "kernel wait": (0, 0), "other": (0, 0)}
+    assert by_cause(table, stream=9) == {"host wait": (125, 1)}
     ratios = table[table["stream"] == 7].set_index("category")["ratio"]
     assert ratios["host wait"] == pytest.approx(50 / 137)
     assert ratios.sum() == pytest.approx(1)
@@ -68,6 +70,34 @@ def test_largest_gaps(run):
     assert gaps["before"].tolist() == ["c", "f", "g", "d", "a"]
     assert gaps["after"].tolist() == ["d", "g", "y", "e", "b"]
     assert gaps["category"].tolist() == ["other", "other", "host wait", "other", "kernel wait"]
+
+
+def test_gaps_of_rounded_stamps_are_counted_but_not_shown(run):
+    """Events that follow directly, with 1 ns between: three, beside one of 2 ns."""
+    trace, end = TraceBuilder(0).kernel("k", 0, 1), 1.0
+    for gap in (0.001, 0.001, 0.002, 0.001):
+        trace.kernel("k", end + gap, 1)
+        end += gap + 1
+    section = run(IdleTime(), trace)
+    row = section.table("devices").set_index("category").loc["other"]
+    assert row[["idle", "count"]].tolist() == [5, 4]
+    assert section.table("gaps")["duration"].tolist() == [2]
+    assert next(chart for chart in section.charts if chart.name == "histogram").frame["count"].tolist() == [1]
+    assert any(note.startswith("3 of the devices' 4 gaps last 1 ns") for note in section.notes)
+
+
+def test_streams_are_in_order_of_their_numbers(run):
+    """Whichever starts first, on whichever rank."""
+    ranks = []
+    for rank, streams in ((0, (22, 7)), (1, (84, 7, 24))):
+        trace = TraceBuilder(rank, world_size=2)
+        for place, stream in enumerate(streams):
+            trace.kernel("k", place, 1, stream=stream).kernel("k", 20 + place, 1, stream=stream)
+        ranks.append(trace)
+    section = run(IdleTime(), *ranks)
+    assert section.table("streams")["stream"].tolist() == [7, 22, 7, 24, 84]
+    chart = next(chart for chart in section.charts if chart.name == "streams")
+    assert chart.frame["stream"].drop_duplicates().tolist() == ["stream 7", "stream 22", "stream 24", "stream 84"]
 
 
 def test_steps_of_gaps_are_whole_numbers(run):
@@ -111,6 +141,22 @@ def test_interval_statistics(run):
     assert (row["mean"], row["std"]) == pytest.approx((85 * US / 3, 22.5462 * US), rel=1e-5)
     assert row[["min", "p25", "p50", "p75", "max"]].tolist() == [5 * US, 17.5 * US, 30 * US, 40 * US, 50 * US]
     assert set(table.index) == {(7, "host wait"), (7, "kernel wait"), (7, "other"), (9, "host wait")}
+    assert table.loc[(9, "host wait"), ["count", "mean", "std"]].tolist() == [1, 125 * US, 0]
+
+
+def test_deviation_of_one_is_that_of_kernels(run):
+    """One gap and one call: 0 both."""
+    trace = TraceBuilder(0).kernel("a", 0, 10).kernel("b", 15, 10)
+    assert run(IdleTime(), trace).table("intervals")["std"].tolist() == [0]
+    assert run(KernelBreakdown(), trace).table("kernels")["std"].tolist() == [0, 0]
+
+
+def test_labels_say_on_which_side_of_the_gap(run):
+    """Gap of 5 µs between a and b."""
+    section = run(IdleTime(), TraceBuilder(0).kernel("a", 0, 10).kernel("b", 15, 10))
+    table = next(table for table in section.tables if table.spec.name == "gaps")
+    row, label = table.frame.iloc[0], {column.name: column.label for column in table.spec.columns}
+    assert {label[name]: row[name] for name in ("before", "after")} == {"Ran before": "a", "Runs next": "b"}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +166,7 @@ def test_the_delay_is_in_microseconds(run, delay, kernel_wait, other):
     """Gaps below it are kernel wait; gaps of just that length are not, nor those without launch."""
     section = run(IdleTime.configured({"consecutive_kernel_delay": delay}), two_streams())
     causes = by_cause(section.table("streams"), stream=7)
-    assert (causes["kernel wait"][0], causes["other"][0]) == (kernel_wait, other)
+    assert (causes.get("kernel wait", (0, 0))[0], causes["other"][0]) == (kernel_wait, other)
 
 
 def test_a_delay_that_is_no_number():
@@ -134,7 +180,8 @@ def test_touching_and_nested_events_leave_no_gap(run):
     trace = TraceBuilder(0).kernel("a", 0, 30).kernel("b", 5, 5).kernel("c", 30, 10).kernel("z", 20, 0)
     trace.kernel("d", 45, 5)
     section = run(IdleTime(), trace)
-    assert by_cause(section.table("streams")) == {"host wait": (0, 0), "kernel wait": (0, 0), "other": (5, 1)}
+    assert by_cause(section.table("devices")) == {"host wait": (0, 0), "kernel wait": (0, 0), "other": (5, 1)}
+    assert by_cause(section.table("streams")) == {"other": (5, 1)}
     assert section.table("gaps")["before"].tolist() == ["c"]
 
 

@@ -100,11 +100,11 @@ def test_types_are_exclusive_and_add_up_to_busy(run):
     trace.memcpy("HtoD (Pinned -> Device)", 30, 50, stream=30).memset(100, 10, stream=30)
     table = run(KernelBreakdown(), trace).table("types").set_index("type")
     assert (table["time"] // US).to_dict() == {
-        "MEMORY": 30,
-        "COMPUTATION": 20,
-        "COMMUNICATION overlapping MEMORY": 20,
-        "COMPUTATION overlapping COMMUNICATION": 10,
-        "COMPUTATION overlapping COMMUNICATION overlapping MEMORY": 10,
+        "memory": 30,
+        "compute": 20,
+        "communication overlapping memory": 20,
+        "compute overlapping communication": 10,
+        "compute overlapping communication overlapping memory": 10,
     }
     assert table["time"].sum() == 90 * US
     assert table["share"].sum() == pytest.approx(1)
@@ -114,7 +114,7 @@ def test_types_of_two_devices_are_summed(run):
     """Compute on one device and communication on the other do not overlap."""
     trace = TraceBuilder(0, devices=2).kernel("gemm", 0, 40).kernel(NCCL, 0, 30, device=1)
     table = run(KernelBreakdown(), trace).table("types").set_index("type")
-    assert table["time"].to_dict() == {"COMPUTATION": 40 * US, "COMMUNICATION": 30 * US}
+    assert table["time"].to_dict() == {"compute": 40 * US, "communication": 30 * US}
 
 
 def test_ranks_are_pooled_call_by_call(run):

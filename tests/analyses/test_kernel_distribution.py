@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
+from htareport.analyses import kernel_stats
 from htareport.analyses.kernel_distribution import KernelDistribution
 
 US = 1000
@@ -47,6 +48,13 @@ def test_quantiles_are_within_one_percent(run):
     np.testing.assert_allclose(found.astype(float), expected, rtol=0.01)
 
 
+def test_quantiles_of_whole_microseconds_are_exact(run):
+    """Bins of one duration each: 2 µs and not 2.01, on two ranks together."""
+    row = run(KernelDistribution(), calls(0, "gemm", 1, 2, 2, 2), calls(1, "gemm", 2, 2, 2, 9)).table().iloc[0]
+    assert row[["p25", "p50", "p75"]].tolist() == [2 * US, 2 * US, 2 * US]
+    assert row["p95"] == pytest.approx((2 + 0.65 * 7) * US)
+
+
 def test_quantiles_stay_within_the_calls(run):
     """Of equal calls all quantiles are that duration."""
     row = run(KernelDistribution(), calls(0, "gemm", 7, 7, 7)).table("distribution").iloc[0]
@@ -69,14 +77,52 @@ def test_a_kernel_of_no_length(run):
 
 
 def test_the_histogram_counts_every_call(run):
-    """Of every kernel, listed or not; a call lies in its bin."""
+    """Of every kernel, listed or not; a call lies in its bin. That of no length goes on to the first of the others."""
     trace = calls(0, "gemm", *range(1, 101)).kernel(NCCL, 10_000, 5).kernel("zero", 10_100, 0)
     section = run(KernelDistribution(num_kernels=1), trace, calls(1, "gemm", 50))
     chart = next(chart for chart in section.charts if chart.name == "durations")
     assert chart.frame["count"].sum() == 103
     assert chart.frame.groupby("kind")["count"].sum().to_dict() == {"compute": 102, "communication": 1}
+    none, *others = chart.frame.sort_values("left")[["left", "right", "count"]].to_numpy().tolist()
+    assert none == [0, others[0][0], 1]
+    assert US / 2 < others[0][0] <= US
     row = chart.frame[chart.frame["kind"] == "communication"].iloc[0]
     assert row["left"] <= 5 * US < row["right"]
+
+
+def test_small_kernels_of_a_rank_count_too(run):
+    """65 kernels of rank 0 take more time than its call of k, which rank 1 calls longest: sums and means are exact.
+
+    Its percentiles are those of the calls of rank 1, and a note says so.
+    """
+    trace = TraceBuilder(0, 2)
+    for number in range(65):
+        trace.kernel(f"other {number:02}", 100 * number, 50)
+    trace.kernel("k", 10_000, 10)
+    section = run(KernelDistribution(), trace, calls(1, "k", 2_000))
+    row = section.table("distribution").set_index("name").loc["k"]
+    assert row[["count", "mean", "min", "max"]].tolist() == [2, 1_005 * US, 10 * US, 2_000 * US]
+    assert row[["spread", "slowest_rank"]].tolist() == [199, 1]
+    assert section.table("by_rank").query("name == 'k'")["mean"].tolist() == [10 * US, 2_000 * US]
+    assert row["p5"] == pytest.approx(2_000 * US, rel=0.01)
+    [note] = section.notes
+    assert note == (
+        "Percentiles of 1 of the kernels lack calls (up to 50.0\u202f%): those on ranks where the kernel is not "
+        "among the 60 of largest sum in its class."
+    )
+
+
+def test_more_kernels_than_a_rank_sends(run, monkeypatch):
+    """3 names a rank: the fourth of rank 0 is missing from the sum, which is told."""
+    monkeypatch.setattr(kernel_stats, "MOST_NAMES", 3)
+    trace = calls(0, "a", 30).kernel("b", 100, 20).kernel("c", 200, 10).kernel("k", 300, 5)
+    section = run(KernelDistribution(), trace, calls(1, "k", 100))
+    assert section.table("distribution").set_index("name").loc["k", "count"] == 1
+    [note] = section.notes
+    assert note == (
+        "The table of calls adds up, of each rank, the 3 rows of largest sum in each class; 1 of 2 ranks have "
+        "more, and what they leave out is missing from the sums."
+    )
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [(1, None), (2, 2), (9, 1)])

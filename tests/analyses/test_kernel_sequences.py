@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from builder import TraceBuilder
 
 from htareport.analyses.kernel_sequences import KernelSequences
+from htareport.errors import UsageError
 
 
 def rows_of(section, name="streams"):
@@ -85,6 +87,20 @@ def test_an_operator_with_more_kernels_is_one_more_row(run):
     assert rows["operator"].to_dict() == {"max → exp → out": "attention", "max → exp": "aten::softmax"}
 
 
+def test_labels_tell_operators_apart_by_their_shapes(run):
+    """By numbers only where the shapes are equal: then the kernels differ."""
+    trace, at = TraceBuilder(0), 0
+    for operator, shape, kernels in (
+        ("mm", 3, "ab"), ("mm", 4, "ab"), ("mm", 4, "ba"), ("mm", None, "ab"), ("add", 3, "ab"),
+    ):  # fmt: skip
+        trace.cpu_op(operator, at, 50, **({"Input Dims": [[shape]]} if shape else {}))
+        for place, kernel in enumerate(kernels):
+            trace.kernel(kernel, at + 60 + 10 * place, 5, launch=(at + 5 + 5 * place, 2))
+        at += 100
+    chart = next(chart for chart in run(KernelSequences(), trace).charts if chart.name == "operators")
+    assert sorted(chart.frame["label"]) == ["add", "mm", "mm (3)", "mm (4) #1", "mm (4) #2"]
+
+
 def test_the_engines_wrapper_yields_to_the_function(run):
     """Which has shapes and a name that says what it is."""
     trace = TraceBuilder(0).cpu_op("autograd::engine::evaluate_function: SoftmaxBackward0", 0, 100)
@@ -100,3 +116,50 @@ def test_very_long_sequences_are_not_listed(run):
     section = run(KernelSequences(), trace)
     assert not len(section.table("operators"))
     assert section.charts == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"longest": "0"}, r"kernel_sequences\.longest: 0 is outside its range: at least 1"),
+        ({"shortest": "0"}, r"kernel_sequences\.shortest: 0 is outside its range: at least 1"),
+        ({"fewest": "-1"}, r"kernel_sequences\.fewest: -1 is outside its range: at least 2"),
+        ({"pause": "-1"}, r"kernel_sequences\.pause: -1 is outside its range: at least 0"),
+        ({"shortest": "5", "longest": "4"}, r"kernel_sequences\.longest: 4 is less than kernel_sequences\.shortest, 5"),
+    ],
+)
+def test_wrong_options(options, refused):
+    """Are said when they are given."""
+    with pytest.raises(UsageError, match=refused):
+        KernelSequences.configured(options)
+
+
+def test_sequences_of_one_length_only(run):
+    """Pairs alone: relu → gemm leaves 3 × 3 µs idle, gemm → relu 4 × 2 µs at the same places."""
+    rows = rows_of(run(KernelSequences(shortest=2, longest=2), loops(4)))
+    assert rows[["length", "count", "idle"]].to_dict("index") == {
+        "relu → gemm": {"length": 2, "count": 3, "idle": 9_000}
+    }
+
+
+def test_what_is_cut_is_told(run):
+    """81 operators of two kernels: a rank sends 80, and so lacks the one that the other rank has too."""
+
+    def many(rank, numbers):
+        trace = TraceBuilder(rank, 2)
+        for number in numbers:
+            at = 100 * number
+            trace.cpu_op(f"op{number:02}", at, 50).kernel("a", at + 60, 5, launch=(at + 5, 2))
+            trace.kernel("b", at + 66, 5, launch=(at + 10, 2))
+        return trace
+
+    section = run(KernelSequences(), many(0, range(81)))
+    assert len(section.table("operators")) == 80
+    assert section.notes == ("The table under operators holds the 80 rows of most device time; there are more.",)
+    section = run(KernelSequences(), many(0, range(81)), many(1, [80]))
+    assert rows_of(section, "operators").set_index("operator").loc["op80", "count"] == 1
+    [note] = section.notes
+    assert note == (
+        "The table under operators adds up, of each rank, the 80 rows of most device time; 1 of 2 ranks have "
+        "more, and what they leave out is missing from the sums."
+    )

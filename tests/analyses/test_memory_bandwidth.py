@@ -41,6 +41,17 @@ def test_effective_does_not_go_by_the_bandwidth_of_the_trace(run):
     assert row[["effective", "mean", "peak"]].tolist() == [1 * GB, 3.5 * GB, 3.5 * GB]
 
 
+@pytest.mark.parametrize(
+    ("bandwidth", "said"), [(3.5, "3.50 times as small"), (0.4, "2.50 times as large"), (1.1, ""), (math.nan, "")]
+)
+def test_a_bandwidth_that_does_not_fit_bytes_and_time(run, bandwidth, said):
+    """10,000 bytes in 10 µs are 1 GB/s; of a copy of 2 µs the rounded time says nothing."""
+    trace = TraceBuilder(0).memcpy(PINNED, 0, 10, 10_000, bandwidth).memcpy(PINNED, 20, 2, 90_000, 1.0)
+    notes = run(MemoryBandwidth(), trace).notes
+    assert len(notes) == bool(said)
+    assert all(said in note for note in notes)
+
+
 def test_kinds_are_kept_apart_the_longest_first(run):
     """Kinds by direction, whatever memory it is from; fills are one kind."""
     trace = TraceBuilder(0).memcpy(PINNED, 0, 1, 100).memcpy(PAGEABLE, 10, 2, 200).memcpy(BACK, 20, 9, 300)

@@ -61,7 +61,7 @@ def test_launches_of_other_threads_belong_to_no_operator(run):
     trace.cpu_op("aten::mul", 0, 5).kernel("mul", 180, 10, launch=(1, 2))
     section = run(OperatorKernels(), trace)
     assert section.table("operators")["operator"].tolist() == ["aten::mul"]
-    assert "86.1 % of the device time was launched outside operators" in section.notes[0]
+    assert "86.1\u202f% of the device time was launched outside operators" in section.notes[0]
 
 
 def test_a_graph_is_one_launch_of_many_kernels(run):
@@ -118,3 +118,54 @@ def test_ten_thousand_levels(run):
     trace.kernel("k", 40_000, 3, launch=(10_000, 1))
     section = run(OperatorKernels(), trace)
     assert section.table("operators")["op_delay_mean"].tolist() == [1_000]
+
+
+def of_many_shapes(rank, shapes):
+    """One call for each shape, whose kernel takes 5 µs."""
+    trace = TraceBuilder(rank, 2)
+    for number in shapes:
+        at = 100 * number
+        trace.cpu_op("aten::mul", at, 20, **{"Input Dims": [[number]]}).kernel("mul", at + 30, 5, launch=(at + 5, 2))
+    return trace
+
+
+def test_what_is_cut_is_told(run):
+    """Of one rank the table lacks rows; of several, one that lacks rows on a rank lacks their time too."""
+    section = run(OperatorKernels(), of_many_shapes(0, range(1, 152)))
+    assert len(section.table("sequences")) == 150
+    [note] = section.notes
+    assert note == (
+        "The table by operator, input shapes and kernels holds the 150 rows of most device time; there are more."
+    )
+    section = run(OperatorKernels(), of_many_shapes(0, range(1, 152)), of_many_shapes(1, [99]))
+    assert section.table("operators")["calls"].tolist() == [152]
+    assert section.table("sequences")["count"].sum() == 151
+    [note] = section.notes
+    assert note == (
+        "The table by operator, input shapes and kernels adds up, of each rank, the 150 rows of most device time; "
+        "1 of 2 ranks have more, and what they leave out is missing from the sums."
+    )
+
+
+def test_two_ranks_together_may_have_too_many_rows(run):
+    """100 shapes each, all different: no rank is cut, but the table is."""
+    section = run(OperatorKernels(), of_many_shapes(0, range(1, 101)), of_many_shapes(1, range(101, 201)))
+    assert len(section.table("sequences")) == 150
+    [note] = section.notes
+    assert note.endswith("holds the 150 rows of most device time; there are more.")
+
+
+def test_backward_rows_that_are_cut_are_told(run):
+    """101 operators with backward work, of which the table holds 100."""
+    trace = TraceBuilder(0)
+    for number in range(101):
+        at = 100 * number
+        trace.cpu_op(f"f{number}", at, 10, **{"Sequence number": number, "Fwd thread id": 0})
+        trace.cpu_op(f"F{number}Backward0", 20_000 + at, 20, 2, **{"Sequence number": number, "Fwd thread id": 1})
+        trace.kernel("grad", 20_050 + at, 5)
+        trace.runtime("cudaLaunchKernel", 20_005 + at, 2, trace.events[-1]["args"]["correlation"], tid=2)
+    section = run(OperatorKernels(), trace)
+    assert len(section.table("backward")) == 100
+    assert section.notes == (
+        "The table of forward and backward holds the 100 rows of most device time; there are more.",
+    )

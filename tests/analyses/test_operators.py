@@ -88,7 +88,7 @@ def test_a_window_without_operators(run):
 
 
 def test_cut_to_the_largest(run, monkeypatch):
-    """Beyond so many names a note says of how many."""
+    """Beyond so many names a note says so; of several ranks, that sums miss what one of them has cut."""
     monkeypatch.setattr("htareport.analyses.operators._MOST_NAMES", 500)
     trace = TraceBuilder(0)
     for number in range(510):
@@ -96,7 +96,11 @@ def test_cut_to_the_largest(run, monkeypatch):
     section = run(Operators(), trace)
     assert len(section.table()) == 500
     assert section.table()["self"].min() == 11 * US
-    assert section.notes == ("The table holds the 500 operators of largest self time, of 510.",)
+    assert section.notes == ("The table by operator holds the 500 rows of largest self time; there are more.",)
+    section = run(Operators(), trace, TraceBuilder(1).cpu_op("op3", 0, 1000))
+    assert section.table().set_index("name").loc["op3", "count"] == 1
+    [note] = section.notes
+    assert "1 of 2 ranks have more, and what they leave out is missing from the sums" in note
 
 
 def test_chart(run):

@@ -60,7 +60,10 @@ def test_always_the_same(run, arguments):
     assert (table.loc[2, "late"], table.loc[2, "held_up"]) == (5, 1000 * US)
     assert section.fact("straggler").value == 2
     assert section.fact("straggler").detail == "late to 5 of 5 collectives"
-    assert any(note.startswith("Straggler: rank 2. 5 of 5 collectives") for note in section.notes)
+    assert any(
+        note.startswith("Rank 2 is a straggler: 5 of 5 collectives are held up by one rank alone; rank 2")
+        for note in section.notes
+    )
 
 
 def test_by_turns(run):
@@ -126,3 +129,82 @@ def test_charts(run):
     }
     cells = heat.frame.set_index(["rank", "collective"])["value"].to_dict()
     assert cells == {(0, 0): 0, (1, 0): 10 * US, (0, 1): 0, (1, 1): 100 * US}
+
+
+def in_steps(rank, steps, *, late, length=4_000, numbered=False, before=False):
+    """Steps of 10 ms from 10 ms × number on, each with an all-reduce from 1 ms on that the rank enters `late`.
+
+    With sequence numbers those of the steps, if `numbered`; one more collective at 0 ms, outside of steps, if `before`.
+    """
+    trace = TraceBuilder(rank, 2)
+    for number in [0] * before + list(steps):
+        at = 10_000 * number + 1_000
+        if number:
+            trace.step(number, at - 1_000, 10_000)
+        seq = {"Seq": number} if numbered else {}
+        trace.collective(NCCL, "allreduce", at + late, length - late, launch=(at - 500, 5), **seq)
+    return trace
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_steps_of_numbered_collectives(run, numbered):
+    """Late by 2 ms in each of ten steps of 10 ms, 20 % of them; each in its step, with and without sequence numbers."""
+    section = run(
+        Stragglers(), *(in_steps(rank, range(5, 15), late=2_000 * rank, numbered=numbered) for rank in (0, 1))
+    )
+    table = section.table().set_index("rank")
+    assert table["held_share"].tolist() == pytest.approx([0, 0.2])
+    assert table["straggler"].tolist() == ["", "yes"]
+    per_step = section.table("per_step").set_index(["rank", "step"])
+    assert per_step.loc[1, "held_up"].to_dict() == dict.fromkeys(range(5, 15), 2_000 * US)
+    assert section.table("collectives")["step"].tolist() == list(range(5, 15))
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize(("late", "named"), [(150, ""), (250, "yes")])
+def test_what_costs_less_than_two_percent_is_no_straggler(run, late, named, numbered):
+    """With sequence numbers too: 200 µs are 2 % of a step of 10 ms."""
+    ranks = (in_steps(rank, range(1, 11), late=late * rank, length=1_000, numbered=numbered) for rank in (0, 1))
+    assert run(Stragglers(), *ranks).table()["straggler"].tolist() == ["", named]
+
+
+def test_sequence_numbers_match_across_steps(run):
+    """The same collective in step 2 of one rank and step 3 of the other; the step told is that of the rank it is of."""
+    ranks = []
+    for rank, steps in ((0, ((2, 0), (3, 10_000))), (1, ((2, -5_000), (3, 5_000)))):
+        trace = TraceBuilder(rank, 2)
+        for number, at in steps:
+            trace.step(number, at, 10_000)
+        late = 1_000 * rank
+        trace.collective(NCCL, "allreduce", 6_000 + late, 2_000 - late, launch=(5_500, 5), Seq=7)
+        ranks.append(trace)
+    section = run(Stragglers(), *ranks)
+    assert section.table("per_step")[["rank", "step"]].to_numpy().tolist() == [[0, 2], [1, 3]]
+    assert section.table("collectives")[["last_rank", "step"]].to_numpy().tolist() == [[1, 3]]
+
+
+def test_no_time_counts_twice(run):
+    """2 ms late in three steps of 10 ms: 6 of 30; a fourth collective before the steps is no part of the share."""
+    section = run(Stragglers(), *(in_steps(rank, (1, 2, 3), late=2_000 * rank, before=True) for rank in (0, 1)))
+    table = section.table().set_index("rank")
+    assert table.loc[1, "held_up"] == 8_000 * US
+    assert table.loc[1, "held_share"] == pytest.approx(0.2)
+
+
+def test_without_steps_the_share_is_of_the_time_recorded(tmp_path):
+    """5 collectives of 4 ms in each of two files, late by 2 ms: 20 of 2 × 42 ms; the pause between is no time."""
+    from htareport.runner import analyze
+
+    files = {}
+    for rank in (0, 1):
+        paths = []
+        for part in (0, 1):
+            trace, pause = TraceBuilder(rank, 2), 3_000_000_000 * part
+            for number in range(5):
+                at = pause + 10_000 * number
+                trace.collective(NCCL, "allreduce", at + 2_000 * rank, 4_000 - 2_000 * rank)
+            paths.append(trace.write(tmp_path / f"rank{rank}_{part}.json"))
+        files[rank] = tuple(paths)
+    table = analyze(files, analyses=[Stragglers()])["stragglers"].table().set_index("rank")
+    assert table.loc[1, "held_up"] == 20_000 * US
+    assert table.loc[1, "held_share"] == pytest.approx(20 / 84)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
+from htareport.analyses.critical_path import CriticalPath
 from htareport.analyses.timeline import Timeline
 from htareport.errors import UsageError
+from htareport.runner import analyze
 
 US = 1000
 
 
-def three_steps(rank: int = 0) -> TraceBuilder:
-    """Steps of 1000, 3000 and 2000 µs; step k has a gemm of 400 on stream 7 and a copy of 100 on 20."""
+def some_steps(rank: int = 0, lengths=(1000, 3000, 2000, 900)) -> TraceBuilder:
+    """Steps of so many µs; step k has a gemm of 400 on stream 7 and a copy of 100 on 20."""
     trace, at = TraceBuilder(rank, 2), 0
-    for step, length in enumerate((1000, 3000, 2000)):
+    for step, length in enumerate(lengths):
         trace.step(step, at, length).kernel(f"gemm_{step}", at + 200, 400, launch=(at + 10, 5))
         trace.memcpy("HtoD (Pinned -> Device)", at + 500, 100, stream=20, launch=(at + 20, 5))
         at += length
@@ -27,8 +29,8 @@ def marks_of(section):
 
 
 def test_the_median_step_of_the_lowest_rank(run):
-    """Step 2, from 4000 to 6000."""
-    section = run(Timeline(), three_steps(7), three_steps(3))
+    """Step 2, from 4000 to 6000; the last step, which none follows, does not count."""
+    section = run(Timeline(), some_steps(7), some_steps(3))
     [chart] = section.charts
     assert chart.title == "Device work, rank 3, step 2"
     marks = chart.frame.set_index("label")
@@ -39,9 +41,36 @@ def test_the_median_step_of_the_lowest_rank(run):
     assert table.loc[7, ["events", "busy", "first", "last"]].tolist() == [1, 400 * US, 4200 * US, 4600 * US]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "chosen"),
+    [((1000, 1200, 1100, 900), 2), ((1000, 1000, 1000), 1), ((1000, 2000, 500), 0), ((700,), 0)],
+    ids=["median", "last of equals", "of two the shorter", "incomplete, but the only one"],
+)
+def test_the_step_is_that_of_the_critical_path(tmp_path, lengths, chosen):
+    """One definition of the step of median length."""
+    some_steps(0, lengths).cpu_op("aten::mm", 5, 1).write(tmp_path / "0.json")
+    report = analyze(tmp_path, analyses=[Timeline(), CriticalPath()])
+    assert report["timeline"].charts[0].title == f"Device work, rank 0, step {chosen}"
+    assert report["critical_path"].table("ranks")["step"].tolist() == [chosen]
+
+
+def test_steps_without_device_work_do_not_count(tmp_path):
+    """Steps of 500, 600, 700 and 800 µs, of which only 2 and 3 have a kernel: 2 is the complete one."""
+    trace, at = TraceBuilder(0), 0
+    for step, length in enumerate((500, 600, 700, 800)):
+        trace.step(step, at, length).cpu_op("aten::mm", at + 10, 20)
+        if step > 1:
+            trace.kernel("gemm", at + 100, 50, launch=(at + 15, 5))
+        at += length
+    trace.write(tmp_path / "0.json")
+    report = analyze(tmp_path, analyses=[Timeline(), CriticalPath()])
+    assert report["timeline"].charts[0].title == "Device work, rank 0, step 2"
+    assert report["critical_path"].table("ranks")["step"].tolist() == [2]
+
+
 def test_chosen(run):
     """Ranks, steps and streams as options."""
-    section = run(Timeline(ranks="3,7", steps="0-1", streams="7"), three_steps(7), three_steps(3))
+    section = run(Timeline(ranks="3,7", steps="0-1", streams="7"), some_steps(7), some_steps(3))
     marks = marks_of(section)
     assert sorted(set(marks["label"])) == ["rank 3 stream 7", "rank 7 stream 7"]
     assert set(marks["text"]) == {"gemm_0", "gemm_1"}
@@ -50,7 +79,7 @@ def test_chosen(run):
 
 def test_nothing_chosen(run):
     """A stream that isn't there: no picture, and a sentence."""
-    section = run(Timeline(streams="99"), three_steps())
+    section = run(Timeline(streams="99"), some_steps())
     assert not section.charts
     assert "Nothing is recorded" in section.notes[0]
 
@@ -75,12 +104,10 @@ def test_small_ones_share_a_mark(run):
 
 def test_without_steps_the_fullest_file(tmp_path):
     """Of several captures the one with most device work."""
-    from htareport.runner import analyze
-
     one = TraceBuilder(0).kernel("a", 0, 5).write(tmp_path / "one.json")
     two = TraceBuilder(0).kernel("b", 900, 5).kernel("c", 910, 5).write(tmp_path / "two.json")
     section = analyze({0: (one, two)}, analyses=[Timeline()])["timeline"]
-    assert section.charts[0].title == "Device work, rank 0, two.json"
+    assert section.charts[0].title == "Device work, rank 0, capture 2 of 2"
     assert set(marks_of(section)["text"]) == {"b", "c"}
 
 

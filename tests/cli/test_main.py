@@ -42,7 +42,7 @@ def test_as_a_module():
     command = [sys.executable, "-m", "htareport", "explain", "nosuch"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert ran.returncode == 2
-    assert ran.stderr.startswith("error: no analysis 'nosuch'")
+    assert ran.stderr.startswith("error: nothing is called 'nosuch'")
 
 
 def test_progress_only_where_somebody_looks(monkeypatch):

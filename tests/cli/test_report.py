@@ -20,9 +20,9 @@ import htareport.cli.reading
 import htareport.runner
 from htareport import render
 from htareport.analyses.temporal_breakdown import TemporalBreakdown
-from htareport.cli import report as command
 from htareport.errors import MissingLibraryError
 from htareport.trace import RankTrace
+from htareport.trace.reports import is_saved_report
 
 ONE = ("--only", "temporal_breakdown")
 ROOT = Path(__file__).parents[2]
@@ -169,7 +169,7 @@ def test_saved_report_of_the_future_or_damaged(cli, tmp_path, text):
 )
 def test_saved_reports_are_told_by_content(tmp_path, text, expected):
     (tmp_path / "x").write_bytes(text)
-    assert command.is_saved_report(tmp_path / "x") is expected
+    assert is_saved_report(tmp_path / "x") is expected
 
 
 def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):
@@ -185,7 +185,7 @@ def test_trace_named_report_json_is_a_trace(cli, traces, tmp_path):
     [
         (["--only", "temporal_brakdown"], "did you mean temporal_breakdown?"),
         (["--only", "xyz"], "no analysis 'xyz' (there are: "),
-        (["--set", "nosuch.x=1"], "no analysis 'nosuch'"),
+        (["--set", "nosuch.x=1"], "no analysis or rule 'nosuch'"),
         (["--set", "temporal_breakdown"], "NAME.option=value"),
         (["--set", "temporal_breakdown.nosuch=1"], "has no option 'nosuch'"),
         (["--ranks", "1-"], "--ranks: '1-' is not a list of ranks such as 0,3-5"),

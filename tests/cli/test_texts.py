@@ -18,7 +18,7 @@ from htareport.config import report_options
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-COMMAND = r"^ *(htareport (?:report|explain|validate).*?)(?:  .*)?$"
+COMMAND = r"^ *(htareport (?:report|explain|validate|counters|critical-path).*?)(?:  .*)?$"
 EXAMPLES = re.findall(COMMAND, README + EPILOG + REPORT_EPILOG, re.MULTILINE)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from htareport.cli import parser
+from htareport.comparison.gates import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 SCHEMAS = {"github-actions.yml": "vendor.github-workflows", "gitlab-ci.yml": "vendor.gitlab-ci"}
@@ -28,10 +29,12 @@ def test_schema(name):
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_commands(name):
     text = (EXAMPLES / name).read_text(encoding="utf-8")
-    found = re.findall(r"(?:run: |- |^ +)(htareport .*)$", text, re.MULTILINE)
-    assert {command.split()[1] for command in found} == {"report", "comment"}
+    found = re.findall(r"(?:run: |- |^ +)(htareport .*?)(?: \|\| .*)?$", text, re.MULTILINE)
+    assert {command.split()[1] for command in found} == {"report", "diff", "comment"}
     for command in found:
-        parser().parse_args(shlex.split(command)[1:])
+        options = parser().parse_args(shlex.split(command)[1:])
+        for gate in getattr(options, "fail_on", None) or ():
+            parse(gate)
 
 
 def test_every_example_is_checked():

@@ -171,3 +171,17 @@ def test_trends_leave_out_what_is_missing():
 
 def test_sorting_script_is_small():
     assert (Path(__file__).parents[2] / "templates" / "index.js").stat().st_size < 3000
+
+
+def test_gates(tmp_path):
+    """The first run that crossed each gate, and in the table how many of a run's gates did not pass."""
+    states = [("passed", "passed"), ("crossed", "passed"), ("crossed", "inconclusive"), ("passed", "crossed")]
+    for day, (slow, idle) in enumerate(states, 1):
+        report, gates = run(day), [{"gate": "step_time > 1 s", "state": slow}, {"gate": "idle_pct > 5", "state": idle}]
+        dataclasses.replace(report, meta=report.meta | {"gates": gates}).write(tmp_path / f"{day}.json")
+    run(5).write(tmp_path / "5.json")
+    page = overview(tmp_path, tmp_path / "index.html", NOW).page
+    assert "step_time &gt; 1 s: first crossed by run 2 (2026-10-02 08:30), and the latest does not" in page
+    assert "idle_pct &gt; 5: first crossed by run 4 (2026-10-04 08:30), and the latest crosses it" in page
+    told = [row[-2] for row in rows(page)]
+    assert told == ["–", "1 crossed", "1 crossed, 1 inconclusive", "1 crossed", "passed"]

@@ -60,11 +60,6 @@ def test_depth_is_compared_within_a_thread(analysis):
     assert frame["pattern"].tolist() == ["aten::mm|a", "aten::mm|b"]
 
 
-def test_files_are_not_written_yet(analysis, tmp_path):
-    with pytest.raises(NotImplementedError, match="output_dir"):
-        analysis(calls()).get_frequent_cuda_kernel_sequences("aten::linear", str(tmp_path))
-
-
 def test_aten_operators(analysis):
     """Kernels of the innermost aten:: operator, delays of the first; copies and other operators are left out."""
     trace = calls().cpu_op("mine", 500, 20).kernel("custom", 530, 5, launch=(505, 2))

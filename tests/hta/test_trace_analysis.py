@@ -155,6 +155,14 @@ def test_idle_time_of_some_ranks_and_streams(analysis):
     assert statistics.loc["other", ["count", "mean", "std", "max"]].tolist() == [3, 12, 0, 12]
 
 
+def test_the_deviation_of_one_gap(tmp_path):
+    """Is none, as in HTA."""
+    TraceBuilder(0).kernel("a", 0, 10).kernel("b", 15, 10).write(tmp_path / "0.json")
+    _, statistics = TraceAnalysis(trace_dir=tmp_path).get_idle_time_breakdown(show_idle_interval_stats=True)
+    assert statistics["mean"].tolist() == [5]
+    assert statistics["std"].isna().tolist() == [True]
+
+
 def test_an_unknown_rank(analysis):
     """The message says which there are."""
     with pytest.raises(KeyError, match=r"no rank 7; there are \[0, 3\]"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from builder import TraceBuilder
 
 from htareport.errors import NothingToReadError
 from htareport.hta import DeviceType, LabeledTrace, TraceDiff
+from htareport.hta.common.trace import Trace as HtaTrace
 from htareport.trace import Trace
 
 
@@ -124,10 +126,10 @@ def test_labeled_trace(folders):
     assert labeled.iterations() == [1, 2]
     rows = labeled.extract_ops(0, 2, DeviceType.CPU)
     assert rows["name"].tolist().count("aten::mm") == 2
-    assert set(rows.loc[rows["name"] == "aten::mm", "dur"]) == {5000}
+    assert set(rows.loc[rows["name"] == "aten::mm", "dur"]) == {5}
     summary = labeled.get_ops_summary(labeled.extract_ops(0, [1, 2]))
     row = summary[summary["name"] == "gemm"].iloc[0]
-    assert (row["cat"], row["counts"], row["total_duration"]) == ("compute", 2, 20)
+    assert (row["cat"], row["counts"], row["total_duration"]) == ("kernel", 2, 20)
     assert "before_counts" in TraceDiff.compare_traces(labeled, base).columns
 
 
@@ -139,4 +141,46 @@ def test_labeled_trace_sources(folders):
     with pytest.raises(NothingToReadError):
         LabeledTrace("x")
     with pytest.raises(ValueError, match=r"no rank 3; there are \[0\]"):
-        LabeledTrace(trace_dir=base).rank(3)
+        LabeledTrace(trace_dir=base).extract_ops(3)
+
+
+def test_short_names(folders):
+    """What is the same in short counts together."""
+    base, new = folders(
+        TraceBuilder(0).kernel("void gemm<float>(int)", 0, 10).kernel("void gemm<half>(int)", 20, 5),
+        TraceBuilder(0).kernel("void gemm<float>(int)", 0, 10),
+    )
+    table = TraceDiff.compare_traces(base, new, use_short_name=True)
+    assert table.index.name == "short_name"
+    assert table.loc["gemm"].tolist() == [2, 15, 1, 10, -1, -5, "-"]
+
+
+def test_traces_that_are_open(folders):
+    """HTA's Trace, as its demos give it, with whatever was done to it."""
+    base, new = (HtaTrace(trace_dir=folder) for folder in folders(steps(mm=1), steps(mm=3)))
+    base.parse_traces()
+    base.decode_symbol_ids(use_shorten_name=False)
+    assert TraceDiff.ops_diff(base, new)["increased"] == ["aten::mm"]
+    labeled = LabeledTrace("mine", new)
+    assert labeled.t is new
+    assert labeled.extract_ops(device_type=DeviceType.GPU)["rank"].tolist() == [0]
+    assert labeled.get_ops_summary(labeled.extract_ops()).columns.tolist() == [
+        "cat", "name", "short_name", "counts", "total_duration",
+    ]  # fmt: skip
+
+
+def test_pictures(folders, tmp_path, monkeypatch):
+    """Shown, written, or both; the names that changed most."""
+    import plotly.graph_objects as go
+
+    figures = []
+    monkeypatch.setattr(go.Figure, "show", lambda self, **_: figures.append(self))
+    table = TraceDiff.compare_traces(*folders(steps(mm=1), steps(mm=3)))
+    TraceDiff.visualize_counts_diff(table)
+    TraceDiff.visualize_duration_diff(table, show_image=False, export_image_path=tmp_path / "durations.svg")
+    assert len(figures) == 1
+    assert {trace.name for trace in figures[0].data if trace.name} >= {"control", "test", "difference"}
+    assert "aten::mm" in (tmp_path / "durations.svg").read_text("utf-8")
+    many = pd.concat([table.rename(lambda name, n=n: f"{name}{n}") for n in range(30)])
+    TraceDiff.visualize_counts_diff(many)
+    assert len(figures[1].layout.yaxis.ticktext) <= 40

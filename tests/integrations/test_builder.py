@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, replace
 
@@ -103,3 +104,26 @@ def test_the_log_has_problems_as_warnings(caplog):
         ("WARNING", "rank 1 …"),
         ("INFO", "report of this training run: report.html"),
     ]
+
+
+def test_a_pdf_names_the_page_that_belongs_to_it(order, monkeypatch):
+    """The page is written first, whatever the order of the outputs, and the PDF gets its sha256."""
+    leave(order, 0)
+    leave(order, 1)
+    asked = []
+    monkeypatch.setattr("htareport.render.pdf.pdf", lambda _, **options: asked.append(options) or b"%PDF")
+    folder = order.traces.parent
+    result = build(replace(order, outputs=("s.pdf", "r.html")))
+    assert result.written == (str(folder / "r.html"), str(folder / "s.pdf"))
+    assert asked[0]["full_report"] == ("r.html", hashlib.sha256((folder / "r.html").read_bytes()).hexdigest())
+
+
+def test_the_index_is_kept_current(order):
+    leave(order, 0)
+    runs = order.traces.parents[1]
+    order = replace(order, ranks=(0,))
+    assert not build(replace(order, index=str(runs))).problems
+    assert 'href="run7/report.json"' in (runs / "index.html").read_text("utf-8")
+    leave(order, 0)
+    (told,) = build(replace(order, index=str(runs / "nowhere"))).problems
+    assert "the index of runs was not written" in told

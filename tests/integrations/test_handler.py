@@ -284,3 +284,10 @@ def test_a_profiler_that_fails_does_not_fail_the_training(tmp_path, caplog):
     profile.stop()
     assert "profiling has ended" in caplog.text
     assert "the profiler did not stop" in caplog.text
+
+
+def test_an_index_wants_a_saved_report(tmp_path):
+    options = report_handler(tmp_path / "run7", index=tmp_path).options
+    assert options.outputs == ("report.html", "report.json")
+    assert options.index == tmp_path
+    assert report_handler(tmp_path, outputs=["a.json.gz"], index=tmp_path).options.outputs == ("a.json.gz",)

@@ -7,22 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.report import (
-    Better,
-    Chart,
-    Column,
-    Fact,
-    Finding,
-    Mark,
-    Report,
-    Section,
-    Severity,
-    Status,
-    Table,
-    TableSpec,
-    Unit,
-    key,
-)
+from htareport.findings import Finding, Severity
+from htareport.report import Better, Chart, Column, Fact, Mark, Report, Section, Status, Table, TableSpec, Unit, key
 
 HOSTILE = [
     "</script><script>window.__xss=1</script>",
@@ -220,7 +206,7 @@ def _ranks(parts: dict[str, np.ndarray], ranks: int, steps: int) -> Section:
         Chart("box", "Compute time by host", Mark.BOX, box, "host", "p50", low="p0", q1="p25", q3="p75", high="p100",
               x_unit=Unit.TEXT, y_label="compute time"),
     )  # fmt: skip
-    worst = Fact("slowest", "Slowest rank", float(ranks // 3), Unit.ID, "+33.0\u202fms over the median")
+    worst = Fact("slowest", "Slowest rank", float(ranks // 3), Unit.RANK, "+33.0\u202fms over the median")
     return Section("stragglers", "Ranks compared", "Ranks", charts=charts, facts=(worst,))
 
 

@@ -121,8 +121,18 @@ def test_deep_link_finds_a_kernel_that_is_not_shown(browser):
 def test_numbers_read_the_same_in_both_languages(browser):
     numbers = random.Random(5)  # noqa: S311  not for secrets
     cases = [[numbers.choice([0, 1, 0.5, 999.7, 1000, 99.96, 1e-5]) * 10 ** numbers.uniform(-3, 14), str(unit)]
-             for unit in Unit if not unit.is_text and unit is not Unit.ID for _ in range(60)]  # fmt: skip
-    cases += [[-1234567, "ns"], [0, "ratio"], [1, "ratio"], [7, "id"], [123456, "count"], [1e300, "ns"], [None, "ns"]]
+             for unit in Unit if not unit.is_text and not unit.is_id for _ in range(60)]  # fmt: skip
+    cases += [
+        [-1234567, "ns"],
+        [0, "ratio"],
+        [1, "ratio"],
+        [7, "id"],
+        [2, "rank"],
+        [1234567, "step"],
+        [123456, "count"],
+        [1e300, "ns"],
+        [None, "ns"],
+    ]
     shown = browser.execute_script("return arguments[0].map(([value, unit]) => shown(value, unit))", cases)
     assert shown == [fmt.text(value, Unit(unit)) for value, unit in cases]
 
@@ -174,6 +184,55 @@ def test_names_that_stand_elsewhere_open_where_they_are(tmp_path_factory):
         driver.quit()
 
 
+def test_tables_say_how_many_rows_they_show(tmp_path_factory):
+    """Long names leave room for few rows as markup; the button brings the rest."""
+    names = [f"kernel_{i}_{'x' * 4000}" for i in range(30)]
+    table = Table(TableSpec("t", "T", (key("name", "Kernel", Unit.NAME),)), pd.DataFrame({"name": names}))
+    report = Report("r", sections=(Section("s", "S", "Kernels", tables=(table,)),))
+    driver = chromium(tmp_path_factory.mktemp("profile"))
+    printed = "return document.querySelector('.tbl .printed').textContent"
+    try:
+        driver.get(write(report, tmp_path_factory.mktemp("rows") / "r.html").as_uri())
+        shown = driver.execute_script("return document.querySelectorAll('.tbl tbody tr').length")
+        assert shown < 20
+        assert driver.execute_script("return document.querySelector('.count').textContent") == f"{shown} of 30 rows"
+        assert driver.execute_script(printed) == f"Printed: the first {shown} of 30 rows."
+        driver.execute_script("document.querySelector('.more').click()")
+        wait(driver, "return document.querySelectorAll('.tbl tbody tr').length === 30")
+        assert driver.execute_script("return document.querySelector('.more').hidden")
+        assert driver.execute_script(printed) == ""
+    finally:
+        driver.quit()
+
+
+def test_contents_say_where_one_is(browser):
+    browser.execute_script("document.getElementById('section-kernel_breakdown').scrollIntoView()")
+    wait(browser, "return document.querySelector('nav [aria-current]')?.hash === '#section-kernel_breakdown'")
+    assert browser.execute_script("return document.querySelectorAll('nav [aria-current]').length") == 1
+
+
+def test_phones_keep_first_columns_and_have_large_targets(browser):
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    table = "document.querySelector('#table-kernel_breakdown-kernels {}')"
+    try:
+        left = f"return {table.format('td')}.getBoundingClientRect().left"
+        before = browser.execute_script(left)
+        browser.execute_script(f"{table.format('.scroll')}.scrollLeft = 200")
+        assert browser.execute_script(left) == before
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        small = browser.execute_script(
+            "return [...document.querySelectorAll('button, summary, nav a, input, select')]"
+            ".map((e) => [e.outerHTML, e.getBoundingClientRect(), e.closest('.card')])"
+            ".filter(([, box, card]) => box.width && box.height < 24 && !card).map(([html]) => html)"
+        )
+        assert small == []
+    finally:
+        browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_wide_tables_show_that_they_scroll(browser):
     images = browser.execute_script("return getComputedStyle(document.querySelector('.scroll')).backgroundAttachment")
     assert images.split(", ")[:4] == ["local", "local", "scroll", "scroll"]
@@ -190,6 +249,12 @@ def test_dark_page_prints_white(browser):
     )
     fills = "return getComputedStyle(document.querySelector('figure .static .c0')).fill"
     assert browser.execute_script(fills) == "rgb(31, 111, 178)"
+    shown = "return getComputedStyle(document.querySelector({!r})).display"
+    assert browser.execute_script(shown.format("details.help:not([open])")) == "none"
+    assert browser.execute_script(shown.format("details.finding:not([open]) > div")) == "block"
+    assert browser.execute_script(shown.format("#table-kernel_breakdown-kernels .printed")) == "block"
+    rows = f"{ROWS}.filter((row) => getComputedStyle(row).display !== 'none').length"
+    assert browser.execute_script(rows) == 30
     pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert pdf.startswith(b"%PDF")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

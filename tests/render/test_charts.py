@@ -295,3 +295,33 @@ def test_fitted_text():
     cut = fitted("a" * 500, 100)
     assert text_width(cut) <= 100.2
     assert "…" in cut
+
+
+@pytest.mark.parametrize("width", [240, 500])
+def test_values_beside_bars_have_room(width):
+    """However wide their unit is, on narrow pages too."""
+    cells = {"y": ["conv", "mm"], "x": [49.9e9, 30.2e9]}
+    chart = Chart("w", "W", Mark.BAR, pd.DataFrame(cells), "x", "y", x_unit=Unit.FLOP, y_unit=Unit.TEXT)
+    layout = figure_spec(picture(chart), width)["layout"]
+    low, high = layout["xaxis"]["range"]
+    pixels = (width - layout["margin"]["l"] - layout["margin"]["r"]) / (high - low)
+    assert (high - 49.9) * pixels > text_width("49.9\u202fGFLOP", 12)
+
+
+def test_bars_that_do_not_start_at_zero():
+    """A waterfall: each bar lies between its start and its value, and says how long it is, with its sign."""
+    cells = {"y": ["up", "down", "in all"], "low": [0.0, 30.0, 0.0], "x": [30.0, -20.0, -20.0]}
+    chart = Chart("w", "W", Mark.BAR, pd.DataFrame(cells), "x", "y", low="low", x_unit=Unit.COUNT, y_unit=Unit.TEXT)
+    drawn = ET.fromstring(svg(chart))  # noqa: S314  our own
+    boxes = [(float(box.get("x")), float(box.get("width"))) for box in drawn.iter(f"{SVG}rect") if len(box)]
+    (up, up_width), (down, down_width), (total, total_width) = boxes
+    assert up_width / 30 == pytest.approx(down_width / 50, rel=0.01)
+    assert down == pytest.approx(total, abs=0.1)
+    assert up + up_width == pytest.approx(down + down_width, abs=0.1)
+    assert up == pytest.approx(total + total_width, abs=0.1)
+    assert {"+30", "−50", "−20"} <= {text.text for text in drawn.iter(f"{SVG}text")}
+    (trace,) = figure_spec(picture(chart))["data"]
+    assert trace["base"] == [0, 30, 0]
+    assert trace["x"] == [30, -50, -20]
+    low, high = figure_spec(picture(chart))["layout"]["xaxis"]["range"]
+    assert low < -20 - 0.2 * 50 < 30 + 0.2 * 50 < high  # Room for what stands beside the bars.

@@ -258,6 +258,11 @@ def test_cards_stand_in_their_order():
     assert shown == ["11", "10", "9", "8", "7", "6", "5", "4"]
 
 
+def test_a_card_says_what_its_number_names(text):
+    """Rank 2 is a rank, not two of something."""
+    assert re.search(r'<b>rank 2</b>\s*<span class="label">Slowest rank</span>', text)
+
+
 def test_help_becomes_html(text):
     assert "<h4>How it is computed</h4>" in text
     assert "<li><strong>compute</strong>: kernels that are neither communication nor memory</li>" in text

@@ -21,6 +21,18 @@ from htareport.render.names import cut, label, labels, short
         ("Cijk_Ailk_Bljk_BBS_BH_MT128x128", "Cijk_Ailk_Bljk_BBS_BH_MT128x128"),
         ("aten::add", "aten::add"),
         ("void (anonymous namespace)::k<int, float>(int)", "k fp32"),
+        ("void at::k<4, (at::Mode)1>(int)::{lambda(int)#1}::operator()(int) const", "k"),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",) * 2,
+        ("execute_32_context_0(0)_generation_32(32)",) * 2,
+        ("k(int)const", "k"),
+        (
+            "_ZN2ck16tensor_operation6device12_GLOBAL__N_121kernel_gemm_xdlops_v2INS_12GridwiseGemmIfEEEEvPf",
+            "kernel_gemm_xdlops_v2 [GridwiseGemm]",
+        ),
+        ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_8PipelineEEEJEEvDpT1_", "kentry [Rmsnorm2dFwd]"),
+        ("_Z9my_kernelPfS_i", "my_kernel"),
+        ("_ZN99ab",) * 2,
+        ("_Zebra",) * 2,
         ("", ""),
     ],
 )
@@ -42,7 +54,7 @@ def test_what_is_no_cpp_stays(name):
     "evil",
     ["void " + "<" * 100_000, "a<" + "(" * 100_000, "void " + "a::" * 33_000 + "<", "_GLOBAL__N__" * 9_000,
      "void k<" + "Functor_" * 12_000, "void " + " " * 100_000 + "k<", "void k<" + "thrust::a::" * 9_000,
-     "a::" * 33_000 + "b"],
+     "a::" * 33_000 + "b", "_ZN" + "1a" * 50_000, "_ZN9" + "9" * 100_000, "k<" * 1000 + ")" * 50_000],
 )  # fmt: skip
 def test_hostile_names_cost_no_time(evil):
     start = time.perf_counter()
@@ -86,6 +98,20 @@ def test_equal_short_names_are_told_apart():
     gemm = "sm90_xmma_gemm_bf16bf16_bf16f32_tn_n_tilesize{}_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas"
     told = list(labels([gemm.format(tile) for tile in ("128x256x64", "64x64x64")]).values())
     assert [text.split(" · ")[1] for text in told] == ["tilesize128x256x64", "tilesize64x64x64"]
+
+
+def test_names_that_differ_in_two_places_say_both():
+    gemm = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_{}_n_tilesize{}_warpgroupsize1x1x1_execute_segment_k_off__5x_cublas"
+    pairs = [(layout, tile) for layout in ("nt", "nn", "tn") for tile in ("128x128x64", "128x256x64")]
+    told = list(labels([gemm.format(*pair) for pair in pairs]).values())
+    assert [text.split(" · ")[1] for text in told] == [f"tilesize{tile}, {layout}" for layout, tile in pairs]
+    assert max(text.count("…") for text in told) == 1
+
+
+def test_mangled_names_are_told_apart_by_numbers_and_classes():
+    kernel = "_ZN2ck3gemI{}Li{}ELi64EEEvPf"
+    names = [kernel.format("NS_8RowMajorE", 128), kernel.format("NS_8RowMajorE", 256), kernel.format("NS_3ColE", 128)]
+    assert list(labels(names).values()) == ["gem [RowMajor] · 128", "gem [RowMajor] · 256", "gem [Col]"]
 
 
 def test_labels_are_unique_and_short_whatever_the_names():

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from render.sample import sample
 
 from htareport import render
 from htareport.errors import MissingLibraryError
 from htareport.render import pdf as pdf_module
+from htareport.report import Column, Report, Section, Status, Table, TableSpec, Unit, key
 
 pytest.importorskip("weasyprint", exc_type=(ImportError, OSError), reason="WeasyPrint or Pango is not here")
 
@@ -93,6 +95,28 @@ def test_no_more_than_fits():
     some, all_of_it = pdf_module.chosen(report, 300), pdf_module.chosen(report, 1_000_000)
     assert 0 < len(some) < len(all_of_it)
     assert "In the full report only" in pdf_module.summary_html(report, some, "A4", None)
+
+
+def test_names_are_told_apart():
+    """Rows of a table that begin alike, and no columns or tables without content."""
+    gemm = "sm90_xmma_gemm_bf16bf16_bf16f32_tn_n_tilesize{}_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas"
+    names = [gemm.format(tile) for tile in ("128x256x64", "64x64x64")]
+    columns = (key("name", "Kernel", Unit.NAME), Column("host", "Host"), Column("time", "Time", Unit.NANOSECONDS))
+    frame = pd.DataFrame({"name": names, "host": "", "time": [2, 1]})
+    tables = [Table(TableSpec(title, title, columns), one) for title, one in
+              (("zeros", frame.assign(time=0)), ("times", frame))]  # fmt: skip
+    report = Report("r", sections=(Section("s", "S", "Kernels", tables=tuple(tables)),))
+    text = pdf_module.summary_html(report, pdf_module.chosen(report, 300), "A4", None)
+    assert "tilesize128x256x64</td>" in text
+    assert "tilesize64x64x64</td>" in text
+    assert "zeros" not in text
+    assert "Host" not in text
+
+
+def test_sections_that_are_missing_for_one_reason_are_told_once():
+    gone = [Section(n, f"Section {n}", "Time", status=Status.NOT_APPLICABLE, reason="no GPU: look") for n in "ab"]
+    text = pdf_module.summary_html(Report("r", sections=tuple(gone)), [], "A4", None)
+    assert "<strong>Section a, Section b</strong>: not in this report, no GPU: look" in text
 
 
 def test_without_pango(monkeypatch, tmp_path):

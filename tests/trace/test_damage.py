@@ -23,7 +23,7 @@ def trace_of(*events, layout="kineto"):
 
 
 @pytest.mark.parametrize("layout", ["kineto", "compact", "array", "indent"])
-@pytest.mark.parametrize("size", [200, 128 << 10])
+@pytest.mark.parametrize("size", [200, pytest.param(128 << 10, marks=pytest.mark.slow)])
 def test_cut_off_anywhere(layout, size, builder, write, chunks_of):
     """The error says that it ends early, at its last byte and line; or that nothing of a trace is there yet."""
     text = builder.json(layout).encode()

@@ -66,7 +66,10 @@ CASES = [(name, text, False) for name, text in hostile()]
 CASES += [(f"{name}, salvaged", text, True) for name, text in (*broken(), *hostile()) if name in BROKEN]
 
 
-@pytest.mark.parametrize(("text", "salvage"), [pytest.param(*case, id=name) for name, *case in CASES])
+@pytest.mark.parametrize(
+    ("text", "salvage"),
+    [pytest.param(*case, id=name, marks=[pytest.mark.slow] * case[-1]) for name, *case in CASES],
+)
 def test_hostile_input_takes_no_longer_than_its_size(text, salvage, write):
     """Time is bounded, quadratic behaviour would take minutes; the outcome is a trace or an error for the user."""
     path, start, reason = write("t.json", text), time.process_time(), ""
@@ -101,7 +104,7 @@ def mutated(data, random_):
     return bytes(data)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", ["kineto", "compact", "array"])
 def test_fuzz(layout, packed, builder, write, chunks_of):
     """Whatever is wrong with the bytes: a trace whose tables can be made, or an error for the user."""

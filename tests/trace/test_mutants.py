@@ -15,7 +15,7 @@ from htareport.trace.decode import Reader
 from htareport.trace.load import read_file
 
 LAYOUTS = pytest.mark.parametrize("layout", mutants.LAYOUTS)
-PACKED = pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+PACKED = pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "gzip"])
 SALVAGE = ReadOptions(salvage=True)
 
 
@@ -43,7 +43,7 @@ def test_mutants(layout, packed, tmp_path):
 
 
 @LAYOUTS
-@pytest.mark.parametrize("size", [600, 128 << 10])
+@pytest.mark.parametrize("size", [600, pytest.param(128 << 10, marks=pytest.mark.slow)])
 def test_mutants_read_in_pieces(layout, size, tmp_path, chunks_of):
     """The same where a file is many chunks."""
     made, path = mutants.original(layout), tmp_path / "rank0.pt.trace.json"
@@ -55,7 +55,7 @@ def test_mutants_read_in_pieces(layout, size, tmp_path, chunks_of):
 
 
 @LAYOUTS
-@PACKED
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_cut_anywhere(layout, packed, tmp_path):
     """Without salvage a refusal with the place; with it exactly the events that were complete before the cut."""
     made, path = mutants.original(layout, steps=2), tmp_path / "rank0.pt.trace.json"

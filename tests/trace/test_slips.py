@@ -206,7 +206,9 @@ def test_slips_cost_no_other_event(layout, write, rows_of, rows_by_json):
     assert rows_of(mended) == rows_by_json(trace_of(by_hand, layout))
 
 
-@pytest.mark.parametrize("layout", ["kineto", "compact", "array"])
+@pytest.mark.parametrize(
+    "layout", ["kineto", *(pytest.param(each, marks=pytest.mark.slow) for each in ("compact", "array"))]
+)
 def test_slips_at_every_place_where_a_chunk_may_end(layout, write, chunks_of):
     """A stretch of text that ends within a number or a string is not taken for damaged."""
     events = [event(layout, "kernel", f'say "{n}"', '"x": [1.5, -2e-3, true, null]') for n in range(12)]

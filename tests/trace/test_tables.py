@@ -37,6 +37,25 @@ def test_events_table(load):
         events["nothing"]
 
 
+def test_arguments_kept_as_codes_of_text(load):
+    """Types of all operators, values of their inputs where they say what is computed, grids of kernels."""
+    args = {"Input Dims": [[2, 3]], "Input type": ["float"], "Concrete Inputs": ["0.125"]}
+    builder = TraceBuilder().cpu_op("aten::mul", 0, 5, **args).cpu_op("aten::convolution", 10, 5, **args)
+    trace = load(builder.cpu_op("aten::empty", 20, 1).kernel("k", 30, 5, grid=[4, 1, 1]).kernel("l", 40, 5))
+    strings = [*trace.loaded.strings, None]  # What -1 stands for.
+    found = trace.loaded.tables["cpu_op"]
+    assert [strings[code] for code in found["types"]] == ['["float"]', '["float"]', None]
+    assert [strings[code] for code in found["inputs"]] == [None, '["0.125"]', None]
+    assert [strings[code] for code in trace.loaded.tables["kernel"]["grid"]] == ["[4, 1, 1]", None]
+    assert not {"types", "inputs", "grid"} & {*trace.events["cpu_op"], *trace.events["kernel"]}
+
+
+def test_shapes_are_there(load):
+    """Where the profiler was asked for them."""
+    assert Capability.SHAPES in load(TraceBuilder().cpu_op("aten::mul", 0, 5, **{"Input Dims": [[2]]})).capabilities
+    assert Capability.SHAPES not in load(TraceBuilder().cpu_op("aten::mul", 0, 5)).capabilities
+
+
 def test_device_events_are_in_order_of_start_and_end(load):
     """Over all categories; source and row lead back to the events table."""
     builder = TraceBuilder().memset(30, 1).kernel("b", 10, 5).memcpy("DtoH", 10, 2).kernel("a", 5, 1)
@@ -185,3 +204,15 @@ def test_trace_opens_what_it_loads(tmp_path):
     trace = Trace.open(tmp_path)
     loaded = {rank: RankTrace.load(rank, path).device_events["name"].tolist() for rank, path in trace.files.items()}
     assert loaded == {2: ["k2"], 5: ["k5"]}
+
+
+@pytest.mark.parametrize(
+    ("capability", "options"),
+    [
+        (Capability.SYNC, ["enable_cuda_sync_events=True"]),
+        (Capability.CUPTI, ["profiler_metrics=[…]", "profiler_measure_per_kernel=True"]),
+    ],
+)
+def test_what_is_missing_comes_with_the_call_that_records_it(capability, options):
+    """Whole, to be copied: from which module, and every argument that it takes."""
+    assert f"experimental_config=torch.profiler._ExperimentalConfig({', '.join(options)})" in capability

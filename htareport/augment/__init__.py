@@ -1,0 +1,6 @@
+"""Copies of trace files with something added: counters, a critical path, sequences of kernels.
+
+Architecture invariants: a copy is never written among the traces it is made of, and says in its metadata that it is
+one, so that it is taken for a rank only where there are no other traces. What is not added or marked keeps its exact
+text, so a copy loads with the numbers of the original.
+"""

@@ -1,0 +1,27 @@
+"""`htareport counters`: copies of trace files with queue length and memory bandwidth as counter tracks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from htareport.cli import augment
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from htareport.augment.files import CopyFolder
+    from htareport.trace import RankTrace
+
+_NOTHING = "it has neither launches that are linked to device work nor copies with a bandwidth"
+
+
+def run(arguments: Namespace) -> int:
+    """Write the copies; return the exit status."""
+    return augment.run(arguments, _write, _NOTHING)
+
+
+def _write(trace: RankTrace, folder: CopyFolder) -> list[Path]:
+    from htareport.augment.counters import write_counters
+
+    return write_counters(trace, folder)

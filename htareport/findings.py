@@ -1,0 +1,54 @@
+"""What a report advises: findings, each with its evidence, what it could save, what to try and how to verify it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding matters, least first."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place to look at in the trace: ns since the run's first event."""
+
+    rank: int
+    start: int
+    end: int
+    name: str = ""
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the reader should know; `code` is stable.
+
+    Savings are ceilings in ns per step (of everything recorded, where there are no steps), never more than the time
+    that was measured for it.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    evidence: str = ""
+    advice: str = ""
+    saving_ns: int | None = None
+    confidence: str = ""
+    ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    low_ns: int | None = None  # What it saves at least, if the advice works.
+    further_ns: int | None = None  # What of the saving no finding before this one covers.
+    assumption: str = ""
+    verify: str = ""
+    snippet: str = ""
+    section: str = ""  # Name of the section that has the numbers.
+    spans: tuple[Span, ...] = ()
+    family: str = ""  # What it is about: trace quality, host, compute, …
+    share: float | None = None  # The saving as a share of the step time (of everything recorded without steps).
+    is_per_step: bool = True  # Whether savings are per step; else in everything recorded.

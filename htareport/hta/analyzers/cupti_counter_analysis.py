@@ -1,0 +1,20 @@
+"""Hardware counters by kernel, as a class method."""
+
+from __future__ import annotations
+
+from htareport.hta.analyzers.delegate import of_trace
+from htareport.hta.trace_analysis import TraceAnalysis
+
+_OPERATIONS = [f"{width}{what}" for width in "fhd" for what in ("fma", "mul", "add")]
+CUDA_SASS_INSTRUCTION_COUNTER_FLOPS = {
+    f"smsp__sass_thread_inst_executed_op_{each}_pred_on.sum": 2.0 if each.endswith("fma") else 1.0
+    for each in _OPERATIONS
+}
+
+
+class CuptiCounterAnalysis:
+    """See TraceAnalysis for what it answers."""
+
+    cuda_profiler_cat = "cuda_profiler_range"
+
+    get_counter_data_with_operators = of_trace(TraceAnalysis.get_cupti_counter_data_with_operators)

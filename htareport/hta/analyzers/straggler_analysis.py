@@ -1,0 +1,13 @@
+"""Stragglers, as class methods."""
+
+from __future__ import annotations
+
+from htareport.hta.analyzers.delegate import of_trace
+from htareport.hta.trace_analysis import TraceAnalysis
+
+
+class StragglerAnalysis:
+    """See TraceAnalysis for what each answers."""
+
+    get_profiler_steps = of_trace(TraceAnalysis.get_profiler_steps)
+    get_potential_stragglers = of_trace(TraceAnalysis.get_potential_stragglers)

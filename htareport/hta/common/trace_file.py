@@ -1,0 +1,106 @@
+"""Trace files of a run by rank, and whole files in memory."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from htareport.augment.files import packed
+from htareport.errors import HtaReportError, OutputError
+from htareport.trace import Trace
+from htareport.trace.decode import Buffer
+from htareport.trace.rewrite import rewrite
+from htareport.trace.sink import Sink
+from htareport.whole_file import whole_file
+
+log = logging.getLogger(__name__)
+
+
+def create_rank_to_trace_dict_from_dir(trace_dir: str | Path) -> tuple[bool, dict[int, str]]:
+    """Return whether traces were found in a folder, and the file of each rank; of several, the first."""
+    try:
+        return True, _files(Trace.open(Path(trace_dir).expanduser()))
+    except HtaReportError as error:
+        log.warning("%s", error)
+        return False, {}
+
+
+def create_rank_to_trace_dict(file_list: Sequence[str | Path]) -> tuple[bool, dict[int, str]]:
+    """Return the same for files that are named one by one."""
+    try:
+        return True, _files(Trace.open(list(file_list)))
+    except HtaReportError as error:
+        log.warning("%s", error)
+        return False, {}
+
+
+def get_trace_files(trace_path: str | Path) -> dict[int, str]:
+    """Return the file of each rank of a folder. NothingToReadError if there is none."""
+    return _files(Trace.open(Path(trace_path).expanduser()))
+
+
+def _files(trace: Trace) -> dict[int, str]:
+    return {rank: str(paths if isinstance(paths, Path) else paths[0]) for rank, paths in trace.files.items()}
+
+
+def read_trace(file_path: str | Path) -> dict[str, Any]:
+    """Return everything in a trace file, plain or compressed, as plain values (times as floats). TraceFileError."""
+    sink = _All()
+    return dict(sink.read(Path(file_path)).metadata) | {"traceEvents": sink.events}
+
+
+class _All(Sink):
+    """Takes all events as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Any] = []
+
+    def take(self, chunk: Buffer, values: list[Any]) -> None:
+        del chunk
+        self.events += values
+
+
+def write_trace(trace_data: Mapping[str, Any], file_path: str | Path) -> None:
+    """Write plain values as a trace file; compressed if its name ends with .gz. OutputError."""
+    data = orjson.dumps(dict(trace_data), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    path = Path(file_path)
+    try:
+        with whole_file(path) as file:
+            file.write(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}") from error
+
+
+def update_trace_rank(file_path: str | Path, rank: int) -> None:
+    """Write a rank into a trace file, in place; its events keep their exact text. OutputError."""
+    path = Path(file_path)
+    metadata = _Nothing().read(path).metadata
+    about = metadata.get("distributedInfo")
+    rewritten(path, path, metadata | {"distributedInfo": {**(about if isinstance(about, dict) else {}), "rank": rank}})
+
+
+def convert_to_perfetto(file_path: str | Path, output_file: str | Path) -> None:
+    """Write a trace file without what stands around its events, which some viewers cannot take. OutputError."""
+    rewritten(Path(file_path), Path(output_file), {})
+
+
+def rewritten(source: Path, target: Path, metadata: Mapping[str, Any]) -> None:
+    """Write a trace file with other metadata; compressed if the name ends with .gz."""
+    try:
+        with whole_file(target) as file, packed(file, target) as out:
+            rewrite(source, out, metadata)
+    except OSError as error:
+        raise OutputError(f"{target}: {error.strerror or error}") from error
+
+
+class _Nothing(Sink):
+    """Takes no events."""
+
+    def take(self, chunk: Buffer, values: list[Any]) -> None:
+        pass

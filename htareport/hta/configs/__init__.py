@@ -1,0 +1,1 @@
+"""HTA's configuration: which arguments of events become columns, files of settings, switches."""

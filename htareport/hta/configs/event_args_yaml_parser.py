@@ -1,0 +1,20 @@
+"""The known arguments of a version, and sets of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from htareport.hta.configs.default_event_args import ARGUMENTS, NEWEST, OLDEST, SETS
+from htareport.hta.configs.default_values import EventArgs, YamlVersion
+
+v1_0_0 = OLDEST
+
+
+@lru_cache
+def parse_event_args_yaml(version: YamlVersion) -> EventArgs:
+    """Return the arguments that a version knows. ValueError for one that there is not."""
+    if not OLDEST <= version <= NEWEST:
+        raise ValueError(f"version {version.get_version_str()}: there are 1.0.0 to {NEWEST.get_version_str()}")
+    known = {key: spec for key, spec in ARGUMENTS.items() if spec.min_supported_version <= version}
+    sets = {name: [known[key] for key in keys if key in known] for name, keys in SETS.items()}
+    return EventArgs(known, **sets)

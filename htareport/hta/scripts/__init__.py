@@ -1,0 +1,1 @@
+"""HTA's scripts, run with `python -m`."""

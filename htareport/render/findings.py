@@ -1,0 +1,209 @@
+"""Findings as every format tells them: in the report's order, what each could save, where to look, what was fine."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from htareport.codec import column_values
+from htareport.findings import Finding, Span
+from htareport.render import bounds
+from htareport.render import format as fmt
+from htareport.report import Report, Section, Status, Unit
+
+SECTION = "findings"  # Name of the section that is shown as cards, and nowhere else.
+_TOO_LITTLE = "too little by itself"  # Outcome of a rule that found something which is not worth a finding.
+_ID = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_ID = 80
+_MOST_NUMBERS = 20  # Ranks or steps, or runs of them, in a sentence.
+_MOST_PLACES = 5
+_FEW = 2  # Numbers in a row that are told one by one.
+_COVERED = 0.95  # Of a saving: a finding that adds so much to those before it overlaps with none of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One finding with what is told of it in words; `section` is id and title of the section with its numbers."""
+
+    id: str
+    finding: Finding
+    saving: str
+    between: str
+    where: str
+    places: tuple[str, ...]
+    hint: str
+    section: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked for and is no finding: `fine` by family, too `small`, and `unknown` by why it is."""
+
+    fine: tuple[tuple[str, tuple[str, ...]], ...]
+    small: tuple[str, ...]
+    unknown: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def words(self) -> str:
+        """How many there are of each; empty where there are none."""
+        fine, unknown = (sum(len(titles) for _, titles in groups) for groups in (self.fine, self.unknown))
+        counts = {"checked and fine": fine, "too small to matter": len(self.small), "not known": unknown}
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a report says of findings: the first as cards, and how many more there are."""
+
+    cards: tuple[Card, ...]
+    more: int
+    notes: tuple[str, ...]
+    checked: Checked | None
+    how: str  # Help of the section.
+
+
+def told(report: Report, most: int, links: Mapping[str, tuple[str, str]] | None = None) -> Told | None:
+    """Return at most so many findings; None of a report for which none were looked for.
+
+    `links` has id and title, by name, of the sections that there are to link to.
+    """
+    section, every = section_of(report), findings(report.sections)
+    if section is None and not every:
+        return None
+    notes, how = (section.notes, section.help) if section else ((), "")
+    shown = tuple(cards(every[:most], links or {}))
+    return Told(shown, len(every) - len(shown), notes, checked(section), how)
+
+
+def findings(sections: Iterable[Section]) -> list[Finding]:
+    """Return all findings, in the order of the report: what is most worthwhile first."""
+    return [finding for section in sections for finding in section.findings]
+
+
+def section_of(report: Report) -> Section | None:
+    """Return the section of findings, if the report has one that could be made."""
+    return next((s for s in report.sections if s.name == SECTION and s.status is Status.OK), None)
+
+
+def cards(given: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> list[Card]:
+    """Return findings as cards, their texts of bounded length; `links` as in `told`."""
+    ids = Counter[str]()
+    made = list[Card]()
+    for finding in map(bounds.finding, given):
+        name = f"f-{_ID.sub('-', finding.code)[:_LONGEST_ID].strip('-') or 'x'}"
+        ids[name] += 1
+        made.append(
+            Card(
+                name if ids[name] == 1 else f"{name}-{ids[name]}",
+                finding,
+                saving(finding),
+                between(finding),
+                where(finding),
+                tuple(place(span) for span in finding.spans[:_MOST_PLACES]),
+                hint(finding.spans),
+                links.get(finding.section),
+            )
+        )
+    return made
+
+
+def saving(finding: Finding) -> str:
+    """Return what a finding would save, and of what, if it says so: `up to 491 ms per step, 41 %`."""
+    if not finding.saving_ns:
+        return ""
+    return ", ".join(filter(None, (f"up to {_time(finding.saving_ns)}{_per(finding)}", _share(finding.share))))
+
+
+def between(finding: Finding) -> str:
+    """Return between what a saving lies, and what of it no finding before has: a sentence or two."""
+    if not finding.saving_ns:
+        return ""
+    low, share = finding.low_ns, _share(finding.share)
+    times = f"{_time(low)} to {_time(finding.saving_ns)}" if low and low < finding.saving_ns else ""
+    said = f"{times or f'up to {_time(finding.saving_ns)}'}{_per(finding)}{f' (up to {share})' if share else ''}."
+    further = finding.further_ns
+    if further is None or further >= _COVERED * finding.saving_ns:
+        return said
+    return f"{said} Beyond what is above: {f'up to {_time(further)}' if further else 'nothing'}."
+
+
+def _per(finding: Finding) -> str:
+    return " per step" if finding.is_per_step else " in all"
+
+
+def _time(ns: float) -> str:
+    return fmt.text(ns, Unit.NANOSECONDS)
+
+
+def _share(share: float | None) -> str:
+    """In whole percents; below one with a decimal."""
+    if not share:
+        return ""
+    percent = 100 * share
+    return f"{percent:.0f}{fmt.NNBSP}%" if round(percent) >= 1 else f"{percent:.1f}{fmt.NNBSP}%"
+
+
+def where(finding: Finding) -> str:
+    """Return on which ranks and in which steps, if not on all."""
+    return ", ".join(filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps))))
+
+
+def _numbered(what: str, numbers: Collection[int]) -> str:
+    """Return `rank 3` or `ranks 0 to 6, 9`."""
+    runs = list[list[int]]()
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = list[str]()
+    for run in runs:
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > _FEW else [str(number) for number in run]
+    if not parts:
+        return ""
+    more = f" and {len(parts) - _MOST_NUMBERS} more" if len(parts) > _MOST_NUMBERS else ""
+    return f"{what}{'s' if len(set(numbers)) > 1 else ''} {', '.join(parts[:_MOST_NUMBERS])}{more}"
+
+
+def place(span: Span) -> str:
+    """Return where to look: `rank 0, step 6, at 965 ms for 126 ms: name`."""
+    step = "" if span.step is None else f", step {span.step}"
+    at = f"rank {span.rank}{step}, at {_time(span.start)} for {_time(span.end - span.start)}"
+    return f"{at}: {span.name}" if span.name else at
+
+
+def hint(spans: Sequence[Span]) -> str:
+    """Return how the places are found in a viewer of traces; empty without any."""
+    if not spans:
+        return ""
+    step = next((f"`ProfilerStep#{span.step}`" for span in spans if span.step is not None), "")
+    name = "the name" if any(span.name for span in spans) else ""
+    search = f" and search for {', then for '.join(filter(None, (step, name)))}" if step or name else ""
+    return (
+        "Times count from the run's first event. To see a place, open its rank's trace file in Perfetto "
+        f"(ui.perfetto.dev){search}; the ruler there counts from the file's first row."
+    )
+
+
+def checked(section: Section | None) -> Checked | None:
+    """Return what was looked for and not found; None where the section does not tell."""
+    table = next((t for t in section.tables if t.spec.name == "checked"), None) if section else None
+    columns = ("code", "title", "family", "state")
+    if table is None or not set(columns) <= set(table.frame.columns):
+        return None
+    fine, small, unknown = dict[str, list[str]](), list[str](), dict[str, list[str]]()
+    for code, title, family, state in zip(*(map(str, column_values(table.frame[c])) for c in columns), strict=True):
+        rule = f"{title} ({code})"
+        if state == "fine":
+            fine.setdefault(family, []).append(rule)
+        elif state == _TOO_LITTLE:
+            small.append(rule)
+        elif state != "found":
+            unknown.setdefault(state[:1].upper() + state[1:], []).append(rule)
+    return Checked(_frozen(fine), tuple(small), _frozen(unknown))
+
+
+def _frozen(groups: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, tuple(titles)) for name, titles in groups.items())

@@ -1,0 +1,100 @@
+"""Who waits for whom in collectives: each rank's calls, in a worker, and what comes of them in the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from htareport.analyses.arrivals import arrival_rows, is_late, recorded_times, significant
+from htareport.analyses.collective_calls import Matching, call_frames, matching
+from htareport.report import concat
+from htareport.rules.base import Evidence, Found
+from htareport.rules.communication_own import Own, own_time
+from htareport.rules.communication_sets import awaited
+from htareport.rules.host_rows import per
+from htareport.rules.rank import Rank, total
+from htareport.trace.metadata import world_size_of
+from htareport.trace.steps import OUTSIDE
+
+FRAMES = ("calls", "kinds", "set_aside", "times")
+
+
+def calls_of(rank: Rank) -> Evidence:
+    """A rank's collectives and own time: the evidence of every rule that compares ranks, sent once for all of them."""
+    if "calls" not in rank.shared:
+        frames = call_frames(rank.trace) | {"times": recorded_times(rank.trace)}
+        every = per(rank)
+        numbers = {"frames": frames, "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
+        world = world_size_of(rank.trace.captures[0].meta) or 1
+        rank.shared["calls"] = Evidence(numbers=numbers | {"world": world})
+    found: Evidence = rank.shared["calls"]
+    return found
+
+
+def matched(found: Found) -> Matching:
+    """The collectives of all ranks, matched and on one clock."""
+    if "matching" not in found.shared:
+        frames = {
+            name: concat([each.numbers["frames"][name].assign(rank=rank) for rank, each in found.ranks.items()])
+            for name in FRAMES
+        }
+        found.shared["times"], found.shared["matching"] = frames["times"], matching(frames)
+    made: Matching = found.shared["matching"]
+    return made
+
+
+@dataclass(frozen=True)
+class Skew:
+    """Who comes when to the collectives, and what that costs.
+
+    `every` are the rows of arrival_rows within the steps, on the clock of the traces once aligned, with `held` (what of
+    the wait one of the stragglers `named` alone causes) and `rest`. `straggling` and `waiting` are what these cost, in
+    ns per step by rank, within what is awaited on it. `own` is each rank's own time.
+    """
+
+    every: pd.DataFrame
+    named: list[int]
+    per: Mapping[int, int]
+    own: Mapping[int, Own]
+    straggling: Mapping[int, float]
+    waiting: Mapping[int, float]
+
+    def held_up(self, rank: int) -> float:
+        """For how long a straggler holds up the others, ns per step."""
+        return float(self.every.loc[self.every["rank"] == rank, "margin"].sum() / self.per[rank])
+
+    def late_of(self, rank: int) -> pd.DataFrame:
+        """The collectives that a rank alone is late to."""
+        return self.every[is_late(self.every) & (self.every["rank"] == rank)]
+
+
+def skew_of(found: Found) -> Skew:
+    """Work it out once for all rules that ask."""
+    if "skew" not in found.shared:
+        found.shared["skew"] = _skew(found)
+    made: Skew = found.shared["skew"]
+    return made
+
+
+def _skew(found: Found) -> Skew:
+    every = arrival_rows(matched(found), found.shared["times"], 0)
+    named = significant(every)
+    every = every[every["step"] != OUTSIDE] if found.has_steps else every
+    last = every[every["last"].astype(bool) & every["rank"].isin(named)]
+    margin = every["collective"].map(last.set_index("collective")["margin"]).fillna(0)
+    every = every.assign(held=margin.where(every["wait"] > 0, 0))  # Whoever waits at all waits for the margin.
+    rest = every["wait"] - every["held"]
+    mean = rest.groupby(every["collective"]).transform("sum") / (every["ranks"] - 1)
+    every = every.assign(rest=rest)
+    numbers = {rank: each.numbers for rank, each in found.ranks.items()}
+    divide = {rank: each["per"] for rank, each in numbers.items()}
+    most = {rank: each["awaited"] for rank, each in numbers.items()}
+    held = {rank: float(ns) for rank, ns in every.groupby("rank")["held"].sum().items()}
+    waits = {rank: float(ns) for rank, ns in rest.clip(upper=mean).groupby(every["rank"]).sum().items()}
+    straggling = {rank: min(most[rank], held.get(rank, 0.0) / divide[rank]) for rank in numbers}
+    waiting = {rank: min(most[rank] - straggling[rank], waits.get(rank, 0.0) / divide[rank]) for rank in numbers}
+    own: dict[int, Any] = {rank: each["own"] for rank, each in numbers.items()}
+    return Skew(every, named, divide, own, straggling, waiting)

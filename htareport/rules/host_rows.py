@@ -1,0 +1,123 @@
+"""Rows of the host by their names, and the idle time while they run: shared by the rules about the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.algorithms.intervals import EMPTY
+from htareport.rules.base import Found
+from htareport.rules.rank import Rank, Sets, common
+from htareport.trace.host import nearest
+from htareport.trace.idle import Cause
+
+IDLE = "idle_causes"  # The section with the numbers of most of these rules.
+ON_HOST = (
+    Cause.LOADING, Cause.COMPILING, Cause.COLLECTING, Cause.ALLOCATING, Cause.SYNCHRONISING, Cause.COPYING,
+    Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING,
+)  # fmt: skip
+DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING, Cause.COPYING)
+_MOST_SEARCHED = 512  # Characters of a name.
+_MOST_SHOWN = 80
+_TEMPLATE = re.compile(r"<.*>?")
+_LIBRARY = re.compile(r"^<|^nn\.Module|(?:^|/)torch/|(?:^|/)(?:contextlib|functools|threading)\.py")
+
+
+def late(rank: Rank) -> Sets:
+    """Idle time in which the host has not launched what comes next, within the windows."""
+    if "late" not in rank.shared:
+        rank.shared["late"] = rank.idle_by(*ON_HOST)
+    found: Sets = rank.shared["late"]
+    return found
+
+
+def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    """Which name codes are those of host rows whose names match."""
+    strings = rank.trace.loaded.strings
+    if "names" not in rank.shared:
+        rank.shared["names"] = np.unique(rank.trace.host["name"].array.codes).tolist()
+    used: list[int] = rank.shared["names"]
+    found = np.zeros(len(strings), np.bool_)
+    found[[code for code in used if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
+    return found
+
+
+def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray[np.int64]:
+    """Rows of the host table whose names match, of one level or of any, in order of the table."""
+    host = rank.trace.host
+    found = coded(rank, pattern)[host["name"].array.codes]
+    return np.flatnonzero(found & (host["level"] == level).to_numpy() if level else found)
+
+
+def name_of(rank: Rank, row: int) -> str:
+    """Name of a row of the host table."""
+    code = int(rank.trace.host["name"].array.codes[row])
+    return rank.trace.loaded.strings[code]
+
+
+def names_of(rank: Rank, rows: Iterable[int]) -> list[str]:
+    """Names of rows of the host table."""
+    return [name_of(rank, row) for row in rows]
+
+
+def operators_around(rank: Rank) -> NDArray[np.int32]:
+    """Row of the innermost operator around each row of the host table, -1 for none."""
+    if "operators" not in rank.shared:
+        rank.shared["operators"] = nearest(rank.trace.host, "operator")
+    found: NDArray[np.int32] = rank.shared["operators"]
+    return found
+
+
+def during(rank: Rank, rows: NDArray[np.int64]) -> Sets:
+    """Idle time in which the host is late and runs any of these rows, within the windows."""
+    host = rank.trace.host
+    start, end, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "capture"))
+    runs = {each: intervals.union(start[capture == each], end[capture == each]) for each in np.unique(capture).tolist()}
+    return common(late(rank), {lane: runs.get(lane[1], EMPTY) for lane in rank.lanes})
+
+
+def listed(names: Iterable[tuple[str, float]], found: Found, per: float) -> str:
+    """Names with the idle time that they fill, per step."""
+    return ", ".join(f"`{short(name)}` {found.time(time / per)}" for name, time in names)
+
+
+def times(names: Iterable[tuple[str, float]], per: float) -> str:
+    """Names with how often they occur, per step."""
+    return ", ".join(f"`{short(name)}` {count / per:.3g}×" for name, count in names)
+
+
+def short(name: str) -> str:
+    """A name that fits into a sentence: of a long one without parameters and what stands in angle brackets."""
+    if len(name) > _MOST_SHOWN and ".py(" not in name:
+        name = name.removeprefix("void ").replace("(anonymous namespace)::", "").partition("(")[0]
+        name = _TEMPLATE.sub("<…>", name)
+    return name if len(name) <= _MOST_SHOWN else f"{name[: _MOST_SHOWN - 1]}…"
+
+
+def frame_at(rank: Rank, thread: int, stamp: int) -> str:
+    """The innermost function of the user's Python code that runs on a thread at a time, empty if not recorded.
+
+    A function is one of the user's if it belongs to no part of PyTorch and is written in Python.
+    """
+    table, strings = rank.trace.loaded.tables.get("python_function", {}), rank.trace.loaded.strings
+    if not table:
+        return ""
+    ts = table["ts"]
+    rows = np.flatnonzero((table["thread"] == thread) & (ts <= stamp) & (ts + table["dur"] > stamp))
+    rows = rows[np.argsort(ts[rows], kind="stable")[::-1]]
+    names = (strings[code] for code in table["name"][rows].tolist())
+    return next((name for name in names if not _LIBRARY.search(name)), "")
+
+
+def per(rank: Rank) -> int:
+    """By what times of all steps and devices are divided to be those per step and device."""
+    return rank.num_steps * max(len({device for device, _ in rank.lanes}), 1)
+
+
+def of(found: Found) -> str:
+    """What shares are of, as words."""
+    return "the step" if found.has_steps else "what was recorded"

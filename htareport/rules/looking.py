@@ -1,0 +1,88 @@
+"""What workers do for rules: look at one rank with each, and cut its steps into pieces by what is claimed there."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from htareport.algorithms.intervals import EMPTY, Intervals
+from htareport.rules.base import Evidence, Rule
+from htareport.rules.rank import Rank
+from htareport.trace import Capability, RankTrace
+
+
+@dataclass
+class RankEvidence:
+    """What rules found on one rank.
+
+    `pieces` is the time per step and device that is claimed by just these rules (codes, in order), in ns. `checked` are
+    the codes of the rules that could look, `lacking` says what others lack, `errors` what they raised.
+    """
+
+    rank: int
+    found: dict[str, Evidence] = field(default_factory=dict[str, Evidence])
+    pieces: dict[tuple[str, ...], float] = field(default_factory=dict[tuple[str, ...], float])
+    checked: list[str] = field(default_factory=list[str])
+    lacking: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    errors: dict[str, str] = field(default_factory=dict[str, str])
+    steps: dict[int, int] = field(default_factory=dict[int, int])  # Length of each step by number, ns.
+    whole: float = 0.0  # Without steps: mean span of the devices, ns.
+    idle: float = 0.0  # Share of the windows in which the devices run nothing.
+
+
+def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
+    """Look at one rank with every rule. Never raises."""
+    rank, made = Rank(trace), RankEvidence(trace.rank)
+    for rule in rules:
+        if lacking := rule.requires - trace.capabilities:
+            made.lacking[rule.code] = tuple(c.value for c in Capability if c in lacking)
+            continue
+        try:
+            evidence = rule.look(rank)
+            made.checked.append(rule.code)
+            if evidence is not None:
+                made.found[rule.code] = replace(evidence, claim=rank.clipped(dict(evidence.claim)))
+        except Exception:  # noqa: BLE001  a rule that fails costs only its finding
+            made.errors[rule.code] = traceback.format_exc(limit=-3)
+    steps = trace.steps
+    made.steps = dict(zip(steps["number"].tolist(), (steps["end"] - steps["start"]).tolist(), strict=True))
+    made.whole = rank.whole / max(len({device for device, _ in rank.lanes}), 1)
+    made.idle = rank.share(rank.idle)
+    made.pieces = _pieces(made.found, rank)
+    made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
+    return made
+
+
+def _pieces(found: dict[str, Evidence], rank: Rank) -> dict[tuple[str, ...], float]:
+    """Lengths of the pieces, per step and device."""
+    codes = [code for code, evidence in found.items() if evidence.claim]
+    sums = Counter[int]()
+    for lane in rank.lanes:
+        sums.update(_cut([found[code].claim.get(lane, EMPTY) for code in codes]))
+    per = max(rank.num_steps, 1) * max(len({device for device, _ in rank.lanes}), 1)
+    return {
+        tuple(code for place, code in enumerate(codes) if mask >> place & 1): length / per
+        for mask, length in sorted(sums.items())
+    }
+
+
+def _cut(claims: Sequence[Intervals]) -> Counter[int]:
+    """Length of each combination of claims, a bit for each."""
+    edges = [np.concatenate((claim[:, 0], claim[:, 1])) for claim in claims]
+    stamps = np.concatenate(edges or [np.zeros(0, np.int64)])
+    if not len(stamps):
+        return Counter()
+    bits = np.concatenate(
+        [np.repeat(np.array([1, -1], object) * (1 << place), len(claim)) for place, claim in enumerate(claims)]
+    )
+    order = np.argsort(stamps, kind="stable")
+    masks = np.cumsum(bits[order])[:-1]
+    lengths, sums = np.diff(stamps[order]), Counter[int]()
+    for mask, length in zip(masks.tolist(), lengths.tolist(), strict=True):
+        if mask and length:
+            sums[mask] += length
+    return sums
