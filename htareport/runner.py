@@ -29,6 +29,7 @@ from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
+from htareport.trace.secrets import HOSTS
 from htareport.trace.summary import (
     RankFacts,
     consistency_warnings,
@@ -133,12 +134,9 @@ def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, d
 
 def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
-    hosts = [each.host for each in facts if each.host]
-    if not hosts:
+    if not any(each.host or HOSTS in each.redactions for each in facts):
         return report
-    text = report.to_json().decode()
-    renamed = numbered(text, hosts)
-    return report if renamed == text else Report.from_json(renamed)
+    return Report.from_json(numbered(report.to_json().decode(), [each.host for each in facts if each.host]))
 
 
 @dataclass(frozen=True)

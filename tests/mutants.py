@@ -28,7 +28,7 @@ from htareport.trace import RankTrace, ReadOptions, Trace
 from htareport.trace.load import read_file
 
 LAYOUTS: tuple[Layout, ...] = ("kineto", "compact", "indent", "array")
-SECONDS_PER_MB, LEAST_SECONDS = 5.0, 0.5
+SECONDS_PER_MB, LEAST_SECONDS = 5.0, 3.0
 TIMES_THE_SIZE, LEAST_MEMORY = 20, 8_000_000  # Bytes: imports, and buffers that do not depend on the trace.
 PIECES = (
     b'"',

@@ -212,9 +212,9 @@ class _Stretch:
         stops = self._stops_after(at)
         if self._salvage and not stops and not self._is_all:
             return None
-        self._damage(fault, why)
-        if not stops:
+        if not stops:  # It is the last, and what stands behind it cannot be told from it.
             raise PlacedError("not valid JSON", self._place + fault, why)
+        self._damage(fault, why)
         self._after_damage = True
         return stops[0]
 

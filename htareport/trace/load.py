@@ -96,7 +96,7 @@ class _Loading:
             raise TraceFileError(f"{error}{self._hint()}") from error
         else:
             if self._content.repairs.damage.count or self._cut_short:
-                self._keep(self._damage_told())
+                self._keep("")
         self._number_lines()
         return self._content
 
@@ -155,6 +155,8 @@ class _Loading:
             if (limit == len(window.data) and window.at_end) or size >= MOST_AROUND:
                 return self._read_carefully()
             size = min(4 * size, MOST_AROUND)  # An event larger than the window.
+        if close >= 0 and text[close : close + 1] != b"]" and self._options.salvage:
+            return self._read_carefully()
         end = close if close >= 0 else spans[-1][1]
         if not self._feed_span(text[:end]):
             return self._read_carefully()
@@ -236,11 +238,11 @@ class _Loading:
 
     # --- salvage
 
-    def _keep(self, reason: str) -> None:
-        """Note what was kept of a damaged file. TraceFileError if that is nothing."""
+    def _keep(self, ended: str) -> None:
+        """Note what was kept of a damaged file, and why it ended, if it did. TraceFileError if nothing is kept."""
         window, events = self._window, sum(self._reader.counts.values())
         end = self._events_end or window.place(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
-        reason = self._cut_short or reason
+        reason = "; ".join(filter(None, (self._cut_short or ended, self._damage_told())))
         if not events:
             raise TraceFileError(f"{reason}; no event is complete before that")
         self._content.salvaged = Salvaged(reason, events, end, window.place(len(window.data)))
@@ -261,6 +263,8 @@ class _Loading:
 
     def _damage_told(self) -> str:
         damage = self._content.repairs.damage
+        if not damage.count:
+            return ""
         line = self._lines([damage.byte])[0]
         pieces = f"{damage.count} damaged piece{'s' if damage.count > 1 else ''} passed over"
         return f"{pieces}, the first at byte {damage.byte} (line {line}): {damage.why}"

@@ -34,10 +34,10 @@ def test_mutants(layout, packed, tmp_path):
     made, path, ended = mutants.original(layout), tmp_path / "rank0.pt.trace.json", set()
     data = gzip.compress(made.text, 1, mtime=0) if packed else made.text
     some = random.Random(f"{layout} {packed}")  # noqa: S311  the same in every run
-    for number in range(45):
+    for number in range(26):
         path.write_bytes(mutants.mutated(data, some))
         ended.add(mutants.check(path, made))
-        if number % 15 == 0:
+        if number % 25 == 0:
             mutants.check_memory(path, len(mutants.unpacked(path.read_bytes())))
     assert "refused salvaged" in ended
 
@@ -49,19 +49,19 @@ def test_mutants_read_in_pieces(layout, size, tmp_path, chunks_of):
     made, path = mutants.original(layout), tmp_path / "rank0.pt.trace.json"
     chunks_of(size)
     some = random.Random(f"{layout} {size}")  # noqa: S311
-    for _ in range(20):
+    for _ in range(12):
         path.write_bytes(mutants.mutated(made.text, some))
         mutants.check(path, made)
 
 
 @LAYOUTS
-@PACKED
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_cut_anywhere(layout, packed, tmp_path):
     """Without salvage a refusal with the place; with it exactly the events that were complete before the cut."""
     made, path = mutants.original(layout, steps=2), tmp_path / "rank0.pt.trace.json"
     data = gzip.compress(made.text, 6, mtime=0) if packed else made.text
     some = random.Random(f"{layout} {packed}")  # noqa: S311
-    for cut in some.sample(range(20, len(data)), 25):
+    for cut in some.sample(range(20, len(data)), 14):
         path.write_bytes(data[:cut])
         content = mutants.unpacked(data[:cut])
         if content == made.text.rstrip() or (packed and content == made.text):
@@ -75,11 +75,7 @@ def test_cut_at_every_byte_of_an_event(tmp_path):
     """From the bracket that opens the array to the last of the file."""
     made, path = mutants.original("kineto", steps=1), tmp_path / "a.json"
     begin = made.text.index(b"[", made.text.index(b"traceEvents"))
-    for cut in [
-        *range(begin + 1, made.ends[0] + 9),
-        *range(made.ends[4], made.ends[5]),
-        *range(made.ends[-1] - 3, len(made.text)),
-    ]:
+    for cut in [*range(begin + 1, made.ends[0] + 9, 2), *range(made.ends[-1] - 3, len(made.text), 2)]:
         path.write_bytes(made.text[:cut])
         assert kept(path) == made.complete_before(cut)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import zipfile
@@ -103,18 +104,19 @@ def leaks(text):
 
 
 @pytest.mark.parametrize("text", [*TOKENS.values(), *PERSONAL.values()], ids=[*TOKENS, *PERSONAL])
-@pytest.mark.parametrize("around", ["%s", "step %s done", "f('%s', 3)", "%s\n"])
-def test_what_is_found(text, around, load):
+def test_what_is_found(text, load):
     """Alone and within other text; what remains says what it was."""
-    known = {"hostname": "wyvern-n17.cluster.example.com", "user": "kingfisher"}
-    builder = TraceBuilder(None, **known).kernel(around % text, 0, 1)
+    builder = TraceBuilder(None, hostname="wyvern-n17.cluster.example.com", user="kingfisher")
+    around = ["%s", "step %s done", "f('%s', 3)", "%s\n"]
+    for number, words in enumerate(around):
+        builder.kernel(words % text, 10 * number, 1)
     trace = load(builder)
-    assert leaks(trace.device_events["name"][0])
     redacted = RankTrace.load(0, next_file(trace, load), options=REDACT)
-    name = redacted.device_events["name"][0]
-    assert not leaks(name), name
-    assert re.search(r"\[[a-z ]+\]|~|host·", name), name
-    assert sum(redacted.loaded.redactions.values()) > 2  # With those in the metadata.
+    for name, clean in zip(trace.device_events["name"], redacted.device_events["name"], strict=True):
+        assert leaks(name)
+        assert not leaks(clean), clean
+        assert re.search(r"\[[a-z ]+\]|~|host·", clean), clean
+    assert sum(redacted.loaded.redactions.values()) > len(around)  # With those in the metadata.
 
 
 def next_file(trace, load):
@@ -141,6 +143,7 @@ def everywhere(secret):
         config={"password": "albatrosse", "nested": [{"deep": secret}], secret: 1}, with_stack=1,
         deviceProperties=[{"id": 0, "name": f"GPU {secret}"}], traceName=f"/home/kingfisher/{secret}.json",
     )  # fmt: skip
+    escaped = json.dumps(secret)[1:-1]  # The builder writes keys as they are.
     builder.metadata["distributedInfo"]["pg_config"][0]["pg_desc"] = secret
     builder.metadata["distributedInfo"]["nccl_version"] = secret
     builder.step(1, 0, 1000).annotation(f"part {secret}", 1, 900).cpu_op(f"op {secret}", 2, 300)
@@ -149,7 +152,7 @@ def everywhere(secret):
     builder.kernel("gemm", 220, 5, launch=(30, 5), launch_name=f"cudaLaunch {secret}")
     builder.collective("ncclDevKernel_AllReduce", secret, 300, 50, launch=(40, 5), group_name=secret, dtype=secret)
     builder.memcpy(f"HtoD {secret}", 400, 20, 4096, 1.0, launch=(50, 5)).memset(440, 5, 64, launch=(60, 5))
-    builder.gpu_annotation(f"part {secret}", 100, 300).memory(70, 64, 1).profiler_range("gemm", 160, 50, {secret: 1.0})
+    builder.gpu_annotation(f"part {secret}", 100, 300).memory(70, 64, 1).profiler_range("gemm", 160, 50, {escaped: 1.0})
     builder.complete("kernel", "text", 0, 7, (500, 5), {"stream": f"stream {secret}", "device": 0})
     builder.complete("kernel", "odd", f"GPU {secret}", f"stream {secret}", (520, 5), {})
     builder.complete(f"category {secret}", "other", 1, f"thread {secret}", (530, 5), {"x": secret})
@@ -161,16 +164,17 @@ def everywhere(secret):
 WRITTEN = ["report.json", "report.md", "report.html", "report.eml", "tables.csv.zip"]
 
 
-@pytest.mark.parametrize("secret", [*TOKENS.values(), *PERSONAL.values()][::4], ids=[*TOKENS, *PERSONAL][::4])
-def test_no_field_gives_it_away(secret, tmp_path):
+ALL = [*TOKENS.values(), *PERSONAL.values()]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_no_field_gives_it_away(part, tmp_path):
     """In no section of a report; and what fails does not fail because of it."""
-    path = everywhere(secret).write(tmp_path / "rank0.json")
+    path = everywhere(" | ".join(ALL[part::3])).write(tmp_path / "rank0.json")
     report = analyze(path)
     text = report.to_json().decode()
     assert not leaks(text), [text[max(0, text.index(part) - 80) : text.index(part) + 80] for part in leaks(text)]
     assert not [section.reason for section in report.sections if section.status == "failed"]
-    kept = analyze(path, redact=False).to_json().decode()
-    assert leaks(kept)
 
 
 @pytest.mark.parametrize("switch", [(), ("--no-redact",)], ids=["", "--no-redact"])
