@@ -10,7 +10,6 @@ from htareport.analyses import analysis_classes
 from htareport.comparison.topics import METRICS, TITLES
 from htareport.rules import rule_classes
 
-
 RULES = rule_classes()
 
 

@@ -175,9 +175,17 @@ def test_junit(runs):
     gates = [parse(each) for each in ("step_time > +5%", "step_time > +90%", "span > +1%")]
     suite = _suite(judged(compare(*runs[:2]), gates, runs[0])[0])
     assert [case.get("name") for case in suite.iter("testcase")] == [gate.written for gate in gates]
-    assert [[inner.tag for inner in case] for case in suite.iter("testcase")] == [["failure"], ["system-out"], ["skipped"]]
+    assert [[inner.tag for inner in case] for case in suite.iter("testcase")] == [
+        ["failure"],
+        ["system-out"],
+        ["skipped"],
+    ]
     strict = _suite(judged(compare(*runs[:2]), gates, runs[0], fail_on_inconclusive=True)[0])
-    assert [[inner.tag for inner in case] for case in strict.iter("testcase")] == [["failure"], ["system-out"], ["failure"]]
+    assert [[inner.tag for inner in case] for case in strict.iter("testcase")] == [
+        ["failure"],
+        ["system-out"],
+        ["failure"],
+    ]
     assert _suite(runs[0]).get("failures") == "0"
 
 
