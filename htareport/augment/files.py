@@ -64,12 +64,15 @@ class CopyFolder:
     ) -> Path:
         """Write the copy of one file of a rank: `what` is added by `more` and `edit` (see rewrite). OutputError."""
         source = trace.captures[capture]
-        about = {COPY_KEY: {"with": what, "rank": trace.rank}}
+        about: dict[str, Any] = {COPY_KEY: {"with": what, "rank": trace.rank}}
+        if source.salvaged is not None:  # Which nothing else in the copy tells.
+            about[COPY_KEY]["salvaged"] = source.salvaged.reason
         written = redacted_metadata(source.meta) if self.redact else dict(source.meta)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with whole_file(target) as file, packed(file, target) as out:
-                rewrite(source.path, out, about | written | dict(metadata or {}), more, edit)
+                around = about | written | dict(metadata or {})
+                rewrite(source.path, out, around, more, edit, options=source.options)
         except OSError as error:
             raise OutputError(f"{target}: {error.strerror or error}") from error
         return target

@@ -176,12 +176,11 @@ def _add_report_options(report: Any) -> None:
     _add_common_options(report)
 
 
-def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = True, salvages: bool = True) -> None:
+def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = True) -> None:
     command.add_argument("--ranks", metavar="LIST", help="only these ranks, such as 0,3-5")
     command.add_argument("-j", "--jobs", metavar="N", help="processes (default: what cores and memory allow)")
-    if salvages:
-        command.add_argument("--salvage", action="store_true", default=None, help="keep the complete events of files "
-            "that are damaged or end early, and mark their ranks")  # fmt: skip
+    command.add_argument("--salvage", action="store_true", default=None, help="keep the complete events of files that "
+        "are damaged or end early, and mark their ranks")  # fmt: skip
     command.add_argument("--max-bytes", metavar="N", help="most bytes of a file once unpacked, such as 20G (default: "
         "200 times its size, at least 1 GB)")  # fmt: skip
     if writes:

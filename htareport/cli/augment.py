@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htareport.cli import console, reading
-from htareport.config import report_options
+from htareport.config import READING, report_options
 from htareport.errors import HtaReportError, NothingToReadError, OutputError, TraceFileError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def add_commands(commands: Any, traces_help: str, add_reading_options: Adder, ad
         add("-o", "--output", metavar="DIR", required=True, help="folder for the copies, made if it is not there; not "
             "that of the traces")  # fmt: skip
         add("--allow-partial", action="store_true", help="exit 0, not 4, if a trace file could not be used")
-        add_reading_options(command, salvages=False)
+        add_reading_options(command)
     path.add_argument("--rank", metavar="R", help="only this rank (default: all, each with a path of its own)")
     which = path.add_mutually_exclusive_group()
     which.add_argument("--step", metavar="N", type=int, help="this step (default: the rank's step of median length)")
@@ -76,11 +76,12 @@ def add_commands(commands: Any, traces_help: str, add_reading_options: Adder, ad
 
 @dataclass(frozen=True)
 class Copied:
-    """What came of one rank: the copies, why there are none, and files that could not be used or written."""
+    """What came of one rank: the copies, why there are none, what was salvaged, what could not be used or written."""
 
     rank: int
     written: tuple[Path, ...] = ()
     nothing: str = ""
+    salvaged: tuple[str, ...] = ()
     absent: bool = False  # What was asked for is not on the rank.
     errors: tuple[str, ...] = ()
     failed: str = ""
@@ -88,7 +89,7 @@ class Copied:
 
 def run(arguments: Namespace, task: Task, nothing: str) -> int:
     """Write the copies of every rank and print their names; `nothing` says what a rank without any lacks."""
-    names = ("ranks", "jobs", "max_bytes", "no_redact")
+    names = ("ranks", "jobs", *READING)
     options = report_options({name: value for name in names if (value := getattr(arguments, name)) is not None})
     trace = reading.open_trace(arguments.source, options)
     from htareport.augment.files import CopyFolder
@@ -120,7 +121,8 @@ def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound t
         trace = load_numbered(rank, paths, options=how)
         errors = tuple(f"{name}: not used: {reason}" for name, reason in trace.problems)
         written = tuple(task(trace, folder))
-        return Copied(rank, written, "" if written else f"rank {rank}: no copy: {nothing}", errors=errors)
+        missing = "" if written else f"rank {rank}: no copy: {nothing}"
+        return Copied(rank, written, missing, trace.salvaged, errors=errors)
     except TraceFileError as error:
         return Copied(rank, errors=(str(error) if isinstance(paths, tuple) else f"{printable(paths.name)}: {error}",))
     except ValueError as error:  # There is no such step, or no such annotation.
@@ -148,7 +150,8 @@ def _print(trace: Trace, copied: Sequence[Copied], arguments: Namespace) -> int:
     errors = [f"{name}: {reason}" for name, reason in trace.unusable]
     errors += [text for each in copied for text in each.errors]
     failed = [each.failed for each in copied if each.failed]
-    warnings = [*trace.warnings, *(each.nothing for each in copied if each.nothing)]
+    warnings = [*trace.warnings, *(text for each in copied for text in each.salvaged)]
+    warnings += [each.nothing for each in copied if each.nothing]
     console.problems([*errors, *failed], [*warnings, *left_out_warnings(trace.left_out)])
     for each in copied:
         for path in each.written if not arguments.quiet else ():

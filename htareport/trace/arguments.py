@@ -12,6 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from htareport.trace.decode import Buffer
+from htareport.trace.options import ReadOptions
 from htareport.trace.sink import Sink
 
 _MOST_SHARED = 100_000  # Distinct texts and lists of which one object is kept.
@@ -24,10 +25,15 @@ class Values(NamedTuple):
     given: list[Any]
 
 
-def read_arguments(path: Path, wanted: Collection[str] | None = None) -> dict[str, Values]:
-    """Read some arguments (all for None) of the complete events of a trace file, by their name in the file."""
+def read_arguments(
+    path: Path, wanted: Collection[str] | None = None, options: ReadOptions | None = None
+) -> dict[str, Values]:
+    """Read some arguments (all for None) of the complete events of a trace file, by their name in the file.
+
+    `options` are those that it was loaded with.
+    """
     sink = _Arguments(wanted)
-    sink.read(path)
+    sink.read(path, options)
     return {name: Values(np.frombuffer(places, np.int64), given) for name, (places, given) in sink.found.items()}
 
 

@@ -18,7 +18,7 @@ from htareport.trace import classify, metadata
 from htareport.trace.careful import Slip
 from htareport.trace.decode import Reader
 from htareport.trace.load import Salvaged, read_file
-from htareport.trace.options import ReadOptions
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9
@@ -45,6 +45,7 @@ class Capture:
     salvaged: Salvaged | None = None
     path: Path = field(default_factory=Path)  # For those who read the file again; never shown.
     events: int = 0  # All that are in the file, of any kind.
+    options: ReadOptions = DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class _File:
         size = path.stat().st_size if path.exists() else 0
         self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
         self.capture.path, self.capture.events = path, reader.counts.total()
+        self.capture.options = options or DEFAULT_OPTIONS
         self.capture.base_ns = self._base_time()
         self.capture.devices = metadata.device_names(content.metadata)
         self.capture.host = metadata.host_of(path.name, content.metadata)
@@ -116,6 +118,8 @@ class _File:
             listed = ", ".join(sorted(map(printable, reader.like_device)))
             self.warnings.append(f"{self.capture.name}: rows of unknown categories have a stream: {listed}; {_AS_HOST}")
         self._warn_of_far_events()
+        if reason := metadata.salvage_of_copy(self.capture.meta):
+            self._warn("a copy of what was salvaged of a file", [reason])
         aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
         self._warn("events with impossible times set aside", aside)
 

@@ -57,6 +57,12 @@ def copied_rank(metadata: Mapping[str, Any]) -> int | None:
     return plausible_rank(about.get("rank")) if isinstance(about, dict) else None
 
 
+def salvage_of_copy(metadata: Mapping[str, Any]) -> str:
+    """Return why the trace that a copy was made of had to be salvaged, empty if it had not."""
+    about = metadata.get(COPY_KEY)
+    return str(about.get("salvaged", "")) if isinstance(about, dict) else ""
+
+
 def plausible_rank(value: Any) -> int | None:
     """Return a rank given as number or text, None if it is none."""
     rank = as_int(value)

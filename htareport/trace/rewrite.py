@@ -13,6 +13,7 @@ import msgspec
 import orjson
 
 from htareport.trace.decode import Buffer
+from htareport.trace.options import ReadOptions
 from htareport.trace.sink import Sink
 from htareport.trace.split import BETWEEN
 
@@ -22,18 +23,24 @@ _RAW = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def rewrite(
-    source: Path, out: IO[bytes], metadata: Mapping[str, Any], more: Iterable[bytes] = (), edit: Edit | None = None
+def rewrite(  # noqa: PLR0913  what a copy consists of
+    source: Path,
+    out: IO[bytes],
+    metadata: Mapping[str, Any],
+    more: Iterable[bytes] = (),
+    edit: Edit | None = None,
+    *,
+    options: ReadOptions | None = None,
 ) -> None:
     """Write the events of a trace file, those `more` events (JSON texts) behind them, and metadata in front of them.
 
     `edit` gets the place of each event among all of its file, and its text; it returns what to write, None for nothing.
-    TraceFileError if the source is no trace, damaged or ends early.
+    `options` are those that it was loaded with. TraceFileError if the source is no trace, damaged or ends early.
     """
     head = orjson.dumps(dict(metadata), option=orjson.OPT_NON_STR_KEYS)[1:-1]
     out.write(b"{" + head + b"," * bool(head) + b'\n"traceEvents": [\n')
     writer = _Writer(out, edit)
-    writer.read(source)
+    writer.read(source, options)
     for event in more:
         writer.write(event)
     out.write(b"\n]}\n")

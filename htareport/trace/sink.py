@@ -11,6 +11,7 @@ import orjson
 
 from htareport.trace.decode import Buffer, Reader
 from htareport.trace.load import FileContent, read_file
+from htareport.trace.options import ReadOptions
 
 _EVENTS = "events"
 
@@ -42,6 +43,6 @@ class Sink(ABC):
     def take(self, chunk: Buffer, values: list[Any]) -> None:
         """Take some events, as text and as plain values."""
 
-    def read(self, path: Path) -> FileContent:
+    def read(self, path: Path, options: ReadOptions | None = None) -> FileContent:
         """Take the events of a file; return what else is in it. TraceFileError as from `read_file`."""
-        return read_file(path, cast("Reader", self))  # Of which `feed`, `fault` and `counts` are used.
+        return read_file(path, cast("Reader", self), options)  # Of which `feed`, `fault` and `counts` are used.

@@ -143,3 +143,29 @@ def test_help_has_examples(cli):
         ran = cli(command, "--help")
         assert ran.status == 0
         assert text.splitlines()[1] in ran.out
+
+
+def test_a_salvaged_file(cli, files, tmp_path):
+    """Its complete events are copied, and the copy tells what it is of."""
+    whole = (files / "rank1.json").read_text()
+    (files / "rank1.json").write_text(whole[:-400])
+    ran = cli("counters", "t", "-o", "out", "--salvage")
+    assert ran.status == 0
+    assert "warning: rank 1 is salvaged: rank1.json: the file ends early" in ran.err
+    events = events_of(tmp_path / "out" / "rank1_with_counters.json")
+    assert {event["name"] for event in events} >= {"gemm", "Queue Length"}
+    again = cli("report", "out", "-o", "again.json", "-q")
+    assert again.status == 0
+    assert "rank1_with_counters.json: a copy of what was salvaged of a file: the file ends early" in again.err
+
+
+def test_secrets_in_metadata(cli, tmp_path):
+    """Are redacted, unless they are to be kept; events keep their names."""
+    trace = TraceBuilder(0, hostname="gpu-node-17.cluster.example.org").kernel("gemm", 5, 4, launch=(0, 1))
+    trace.write(tmp_path / "t" / "rank0.json")
+    copies = {}
+    for name, options in (("a", []), ("b", ["--no-redact"])):
+        assert cli("counters", "t", "-o", name, *options).status == 0
+        copies[name] = (tmp_path / name / "rank0_with_counters.json").read_text()
+    assert "gpu-node-17" not in copies["a"]
+    assert "gpu-node-17" in copies["b"]

@@ -307,3 +307,16 @@ def test_series_as_events(trace):
     start = Trace.flow_event(1, 0, 7, 5.0, is_start=True, name="a", cat="b", args={"x": 1})
     assert start == {"ph": "s", "id": 1, "pid": 0, "tid": 7, "ts": 5.0, "cat": "b", "name": "a", "args": {"x": 1}}
     assert Trace.flow_event(1, 0, 7, 5.0, is_start=False, name="a", cat="b")["bp"] == "e"
+
+
+def test_salvaged_files(run):
+    """Frames have the arguments of what is complete, and copies hold just that."""
+    path = run / "rank3.json"
+    path.write_text(path.read_text()[:-700])
+    with pytest.warns(UserWarning, match=r"rank 3 is salvaged: rank3.json: the file ends early"):
+        analysis = TraceAnalysis(trace_dir=run, salvage=True)
+    df = analysis.t.get_trace(3)
+    assert df.loc[1, "input_dims"] == [[2, 3]]
+    assert 9 < len(df) < 18
+    copies = analysis.generate_trace_with_counters(ranks=[3])
+    assert len(read_trace(copies[0])["traceEvents"]) >= len(df)

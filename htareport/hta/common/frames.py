@@ -142,7 +142,8 @@ def _arguments(trace: RankTrace, config: ParserConfig) -> list[tuple[AttributeSp
     found: dict[str, list[Values]] = {}
     before = 0
     for capture in trace.captures:
-        for name, values in read_arguments(capture.path, None if everything else set(specs)).items():
+        wanted = None if everything else set(specs)
+        for name, values in read_arguments(capture.path, wanted, capture.options).items():
             found.setdefault(name, []).append(Values(values.places + before, values.given))
         before += capture.events
     if everything:
