@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import late, of
+from htareport.rules.host_rows import late, of, rows_named
 from htareport.rules.host_runtime import first_launches
 from htareport.rules.rank import Rank, joined, total
 from htareport.rules.recording import is_npu, profiler_call
@@ -17,6 +19,10 @@ from htareport.trace.classify import launching_calls
 from htareport.trace.idle import Cause
 from htareport.trace.links import UNLINKED
 from htareport.trace.window import listed
+
+_BEGIN = re.compile(r"StreamBeginCapture")
+_END = re.compile(r"StreamEndCapture")
+_CAPTURING = re.compile(r"Stream(?:Begin|End|Get)Capture")
 
 
 @dataclass(frozen=True)
@@ -138,10 +144,11 @@ class WorkMissing(Rule):
     """The trace lacks work that the device did, so that it seems idle.
 
     ## When it speaks
-    More than `lost` of the graph launches, or of the launches of kernels, have no device event. Or the device seems
-    idle for more than `idle` of the step, the host is late in less than `late` of that, and graphs were launched: then
-    only a part of them was recorded. Or more than `empty` of five or more steps hold less than a tenth of the device
-    events that they hold in the median. The last launches of a recording don't count: it stops before they run.
+    More than `lost` of the graph launches, or of the launches of kernels (and `fewest` of these), have no device event,
+    though they are not captured into a graph. Or the device seems idle for more than `idle` of the step, the host is
+    late in less than `late` of that, and graphs were launched: then only a part of them was recorded. Or more than
+    `empty` of five or more steps hold less than a tenth of the device events that they hold in the median. The last
+    launches of a recording don't count: it stops before they run.
 
     ## What it could save
     Nothing: advice about idle time of these ranks is held back.
@@ -159,23 +166,26 @@ class WorkMissing(Rule):
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
 
     lost: float = 0.05
+    fewest: float = 5.0
     idle: float = 0.5
     late: float = 0.1
     empty: float = 0.2
 
     def look(self, rank: Rank) -> Evidence | None:
         graphs, lost_graphs, kernels, lost_kernels = _launches(rank)
+        lost_kernels = lost_kernels if lost_kernels >= max(self.fewest, self.lost * kernels) else 0
         idle, host = rank.share(rank.idle), total(late(rank))
         unexplained = idle > self.idle and host < self.late * total(rank.idle) and graphs > 0
         empty = _empty_steps(rank)
         if not (
             lost_graphs > self.lost * graphs
-            or lost_kernels > self.lost * kernels
+            or lost_kernels
             or unexplained
             or empty > self.empty * len(rank.trace.steps)
         ):
             return None
         numbers = {"graphs": graphs, "lost_graphs": lost_graphs, "kernels": kernels, "lost_kernels": lost_kernels}
+        numbers["captured"] = 2 * len(rows_named(rank, _CAPTURING, "call")) > lost_kernels > 0
         return Evidence(numbers=numbers | {"empty": empty, "idle": idle, "host": host / max(total(rank.idle), 1),
                                            "unreliable": True})  # fmt: skip
 
@@ -183,8 +193,10 @@ class WorkMissing(Rule):
         n, said = found.numbers, list[str]()
         if n["lost_graphs"]:
             said.append(f"{n['lost_graphs']:,} of {n['graphs']:,} graph launches have no device event")
-        if n["lost_kernels"] > self.lost * n["kernels"]:
+        if n["lost_kernels"]:
             said.append(f"{n['lost_kernels']:,} of {n['kernels']:,} launches of kernels have no device event")
+        if n["captured"]:
+            said.append("streams were captured meanwhile: what is captured does not run, so record replays instead")
         if n["empty"]:
             said.append(f"{n['empty']} steps have hardly any device events")
         if not said:
@@ -218,8 +230,23 @@ def _launches(rank: Rank) -> tuple[int, int, int, int]:
     is_kernel = kernel[calls["name"].cat.codes.to_numpy()] & (calls["correlation"].to_numpy() > 0)
     is_kernel[np.flatnonzero(used).max(initial=-1) + 1 :] = False
     graph = is_kernel & calls["graph"].to_numpy()
+    is_kernel &= ~_captured(rank)
     single = is_kernel & ~graph
     return int(graph.sum()), int((graph & ~used).sum()), int(single.sum()), int((single & ~used).sum())
+
+
+def _captured(rank: Rank) -> NDArray[np.bool_]:
+    """Which calls are made while their thread captures a stream into a graph, so that they start nothing."""
+    calls, host = rank.trace.launches, rank.trace.host
+    found = np.zeros(len(calls), np.bool_)
+    start, thread = calls["ts"].to_numpy(), calls["thread"].to_numpy()
+    begins, ends = (rows_named(rank, pattern, "call") for pattern in (_BEGIN, _END))
+    for row in begins.tolist():
+        on = int(host["thread"].iloc[row])
+        behind = host["ts"].to_numpy()[ends[(host["thread"].to_numpy()[ends] == on) & (ends > row)]]
+        if len(behind):
+            found |= (thread == on) & (start > host["ts"].iloc[row]) & (start < behind.min())
+    return found
 
 
 def _empty_steps(rank: Rank) -> int:
