@@ -6,7 +6,8 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.rules.host import HostBound
-from htareport.rules.quality import FewSteps, WarmUp, WorkMissing
+from htareport.rules.quality import FewSteps, WarmUp
+from htareport.rules.quality_missing import WorkMissing
 from htareport.rules.quality_overhead import ProfilerOverhead
 
 
@@ -118,11 +119,19 @@ def test_kernels_that_were_dropped(findings):
     assert told["Q3"].evidence == "5 of 15 launches of kernels have no device event."
 
 
-def test_what_is_captured_does_not_run(findings):
+def captured(number):
     trace = host_bound().runtime("cudaStreamBeginCapture", 110, 2).runtime("cudaStreamEndCapture", 171, 2)
-    for begin in range(115, 170, 5):
-        trace.runtime("cudaLaunchKernel", begin, 2, correlation=1000 + begin)
-    assert list(findings(RULES, trace)) == ["H1"]
+    for place in range(number):
+        trace.runtime("cudaLaunchKernel", 115 + 4 * place, 2, correlation=1000 + place)
+    return trace
+
+
+def test_what_is_captured_does_not_run(findings):
+    """9 launches are captured and 10 run: nothing is lost. 11 are more than those that run."""
+    assert list(findings(RULES, captured(9))) == ["H1"]
+    told = findings(RULES, captured(11))
+    assert list(told) == ["Q3"]
+    assert told["Q3"].evidence == "11 of 21 launches of kernels are captured into a graph."
 
 
 def test_a_capture_whose_begin_is_not_recorded_is_named(findings):
