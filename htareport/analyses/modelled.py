@@ -37,10 +37,10 @@ class Modelled:
     """What operators with known arithmetic did on a rank's devices.
 
     `calls` has a row per call with device work: row (of the host table), signature (place in `signatures`), device,
-    capture, step (-1 outside), kernel (name code of its longest event, of those that are no copies or sums if there are
-    any), precision (its place in Precision, -1 unknown), time (device time of all that it launched, ns), by_compute and
-    by_memory (what its arithmetic and its bytes take at the device's peak, ns; nan unknown). `owner` is the call of
-    each device event, -1 for none.
+    capture, step (-1 outside), event (its longest device event, of those that are no copies or sums if there are any)
+    and kernel (name code of that), precision (its place in Precision, -1 unknown), time (device time of all that it
+    launched, ns), by_compute and by_memory (what its arithmetic and its bytes take at the device's peak, ns; nan
+    unknown). `owner` is the call of each device event, -1 for none.
     """
 
     calls: pd.DataFrame
@@ -79,6 +79,7 @@ def modelled(trace: RankTrace) -> Modelled:
             "signature": number,
             **{key: events[key].to_numpy()[there[first]] for key in ("device", "capture", "step")},
             "kernel": name[longest][firsts].astype(np.int64),
+            "event": there[longest][firsts],
             "time": launched.summed(inverse, duration, len(used)),
         }
     )

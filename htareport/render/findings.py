@@ -19,6 +19,11 @@ _ID = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ID = 80
 _MOST_NUMBERS = 20  # Ranks or steps, or runs of them, in a sentence.
 _MOST_PLACES = 5
+_PLACES = (
+    "Where to look: times count from the run's first event. Perfetto (ui.perfetto.dev) opens the trace file of each "
+    "rank; its ruler counts from the file's first row."
+)
+_ONE = 0.95  # Per cent that reads as one.
 _FEW = 2  # Numbers in a row that are told one by one.
 _COVERED = 0.95  # Of a saving: a finding that adds so much to those before it overlaps with none of them.
 
@@ -63,6 +68,11 @@ class Told:
     checked: Checked | None
     how: str  # Help of the section.
 
+    @property
+    def of_places(self) -> str:
+        """What times of places mean; empty without any."""
+        return _PLACES if any(card.places for card in self.cards) else ""
+
 
 def told(report: Report, most: int, links: Mapping[str, tuple[str, str]] | None = None) -> Told | None:
     """Return at most so many findings; None of a report for which none were looked for.
@@ -75,6 +85,13 @@ def told(report: Report, most: int, links: Mapping[str, tuple[str, str]] | None 
     notes, how = (section.notes, section.help) if section else ((), "")
     shown = tuple(cards(every[:most], links or {}))
     return Told(shown, len(every) - len(shown), notes, checked(section), how)
+
+
+def num_before(report: Report, shown: Sequence[str]) -> int:
+    """Return how many of some sections, by name, come before the findings: of a comparison, what changed."""
+    order = [section.name for section in report.sections]
+    before = set(order[: order.index(SECTION)]) if SECTION in order else set[str]()
+    return sum(name in before for name in shown)
 
 
 def findings(sections: Iterable[Section]) -> list[Finding]:
@@ -142,12 +159,13 @@ def _share(share: float | None) -> str:
     if not share:
         return ""
     percent = 100 * share
-    return f"{percent:.0f}{fmt.NNBSP}%" if round(percent) >= 1 else f"{percent:.1f}{fmt.NNBSP}%"
+    return f"{percent:.{0 if percent >= _ONE else 1}f}{fmt.NNBSP}%"
 
 
 def where(finding: Finding) -> str:
-    """Return on which ranks and in which steps, if not on all."""
-    return ", ".join(filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps))))
+    """Return on which ranks and in which steps, if not on all and not in the title anyway."""
+    said = (_numbered("rank", finding.ranks), _numbered("step", finding.steps))
+    return ", ".join(each for each in said if each and not re.search(rf"\b{each}\b", finding.title, re.IGNORECASE))
 
 
 def _numbered(what: str, numbers: Collection[int]) -> str:
@@ -175,16 +193,10 @@ def place(span: Span) -> str:
 
 
 def hint(spans: Sequence[Span]) -> str:
-    """Return how the places are found in a viewer of traces; empty without any."""
-    if not spans:
-        return ""
+    """Return what to search for in a viewer of traces to find the places; empty where nothing is known."""
     step = next((f"`ProfilerStep#{span.step}`" for span in spans if span.step is not None), "")
     name = "the name" if any(span.name for span in spans) else ""
-    search = f" and search for {', then for '.join(filter(None, (step, name)))}" if step or name else ""
-    return (
-        "Times count from the run's first event. To see a place, open its rank's trace file in Perfetto "
-        f"(ui.perfetto.dev){search}; the ruler there counts from the file's first row."
-    )
+    return f"In Perfetto, search for {', then for '.join(filter(None, (step, name)))}." if step or name else ""
 
 
 def checked(section: Section | None) -> Checked | None:

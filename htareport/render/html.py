@@ -77,7 +77,8 @@ class _Page:
             report=self.report, policy=self.policy, css=Markup(self.css), app=Markup(self.app), early=Markup(_EARLY),  # noqa: S704
             chips=about.chips(self.report), window=about.window(self.report), version=about.version(self.report),
             cards=cards(self.report.sections), told=self.told, how=prose.split_help(self.told.how if self.told else ""),
-            chapters=chapters, before=parts.num_before(chapters, self.report, findings.SECTION),
+            chapters=chapters,
+            before=findings.num_before(self.report, [chapter.parts[0].section.name for chapter in chapters]),
             missing=parts.missing(self.report), entries=about.entries(self.report), options=about.options(self.report),
             files=about.files(self.report), most_files=_MOST_FILES, left_out=about.left_out(self.report),
             definitions=self.definitions, undefined=self.undefined,

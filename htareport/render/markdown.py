@@ -74,7 +74,8 @@ def _render(report: Report, rows: int, most: int | None) -> str:
         cards=[(_safe(f.label), _safe(fmt.text(f.value, f.unit)), _safe(f.detail)) for f in cards(report.sections)],
         told=told, findings=[_advice(card, whole=rows > 0) for card in told.cards] if told else [],
         notes=[Markup(_cut(note)) for note in told.notes] if told else [],  # noqa: S704
-        sections=[(Markup(block.title), Markup(block.table)) for block in blocks if block.table],  # noqa: S704
+        sections=[(Markup(block.title), Markup(block.table)) for block in blocks],  # noqa: S704
+        before=findings.num_before(report, [section.name for section in shown]),
         missing=_reasons(report, Status.NOT_APPLICABLE), failed=_reasons(report, Status.FAILED),
         left_out=len(good) - len(shown),
     )  # fmt: skip
@@ -132,9 +133,10 @@ def _cells(values: list[Any], unit: Unit) -> list[str]:
     return [code(names.cut(text, _LONGEST_CELL)) if unit is Unit.TEXT else words(text) for text in texts]
 
 
-def code(text: str) -> str:
+def code(text: str, *, in_table: bool = True) -> str:
     """Return text as inert inline code, also inside a table: fenced by more backticks than it holds in a row."""
-    text = names.visible(text).translate(_BREAKS).replace("|", "\\|")
+    text = names.visible(text).translate(_BREAKS)
+    text = text.replace("|", "\\|") if in_table else text
     if not text.strip():
         return "` `"
     fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
@@ -153,7 +155,7 @@ def marked(text: str, plain: Callable[[str], str] | None = None) -> str:
     """Return a text of ours on one line with its code as code; `plain` (`words`) makes everything else inert."""
     parts = list[str]()
     for kind, said in prose.pieces(" ".join(text.split())):
-        inert = code(said) if kind == "code" else (plain or words)(said)
+        inert = code(said, in_table=False) if kind == "code" else (plain or words)(said)
         around = _MARKS.get(kind, "")
         parts.append(
             f"{said[: said[:1] == ' ']}{around}{inert}{around}{' ' if said.strip() and said[-1] == ' ' else ''}"

@@ -99,13 +99,6 @@ def chapters(given: Iterable[Part]) -> list[Chapter]:
     return [Chapter(f"chapter-{slug(title)}", title, tuple(held)) for title, held in groups.items()]
 
 
-def num_before(given: Sequence[Chapter], report: Report, name: str) -> int:
-    """Return how many chapters come before the section of this name, which is in none of them."""
-    order = [section.name for section in report.sections]
-    before = set(order[: order.index(name)]) if name in order else set[str]()
-    return sum(chapter.parts[0].section.name in before for chapter in given)
-
-
 def missing(report: Report) -> list[Missing]:
     """Return the sections that do not apply, by reason."""
     reasons: dict[str, list[Section]] = {}

@@ -136,6 +136,7 @@ def summary_html(report: Report, blocks: list[Block], paper: str, full_report: t
     return environment().get_template("summary.pdf.html.j2").render(
         report=report, blocks=blocks, paper=paper, full_report=full_report, chips=about.chips(report),
         cards=cards(report.sections), told=findings.told(report, _MOST_FINDINGS),
+        before=findings.num_before(report, [block.section.name for block in blocks]),
         window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
         missing=parts.missing(report), elsewhere=_elsewhere(report, blocks),
         failed=[s for s in report.sections if s.status is Status.FAILED],
@@ -150,12 +151,8 @@ def _good(report: Report) -> list[Section]:
 
 def _height(card: findings.Card) -> float:
     """About how much of a page a finding takes, in mm."""
-    said = card.finding
-    texts = (
-        f"{said.title}{card.saving}{card.where}",
-        f"{said.evidence} Try: {said.advice}",
-        *said.snippet.splitlines(),
-    )
+    said, code = card.finding, card.finding.snippet.splitlines() if card.saving else ()
+    texts = (f"{said.title}{card.saving}{card.where}", f"{said.evidence} Try: {said.advice}", *code)
     return _LINE * (1 + sum(1 + len(text) // _LINE_LENGTH for text in texts))
 
 

@@ -30,6 +30,7 @@ from htareport.trace.metadata import world_size_of
 from htareport.units import text
 
 _MOST_GROUPS, _LEAST_SHOWN = 3, 0.02
+_SLOW, _LARGE = 5e9, 4 * 2**20  # Bytes per second that any link between devices carries in calls of so many bytes.
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,13 @@ class ExposedCommunication(Rule):
         said = [f"On rank {found.worst} there is communication for {length} {found.per}, without compute for {alone}."]
         if n["late"] > 0.01 * n["exposed"]:
             said.append(f"In {found.time(n['late'])} the host has not launched the next compute anyway.")
+        if n["groups"]:
+            said.append(
+                f"By kind, as far as compute waits: {', '.join(_group_words(group, found) for group in n['groups'])}."
+            )
         if elsewhere > 0.01 * n["exposed"]:
-            said.append(f"{found.time(elsewhere)} are waiting for late ranks, which is said elsewhere.")
-        return said + [_group_words(group, found) for group in n["groups"]]
+            said.append(f"Of that {found.time(elsewhere)} are due to late or slow ranks, which N3 to N7 speak of.")
+        return said
 
     @staticmethod
     def _advice(found: Found, n: Mapping[str, Any]) -> list[str]:
@@ -111,6 +116,12 @@ class ExposedCommunication(Rule):
             said.append(
                 f"Only {found.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
                 "send less, less often, or over faster links."
+            )
+        slow = [each for each in n["groups"] if each["rate"] < _SLOW and each["size"] >= _LARGE]
+        if slow:
+            rate = text(slow[0]["rate"], Unit.BYTES_PER_SECOND)
+            said.append(
+                f"Large calls at {rate} come late on some rank, or take a slow way: `NCCL_DEBUG=INFO` shows which."
             )
         way = _way(n["groups"])
         if way == "gradients" and any(group["single"] for group in n["groups"]):
@@ -133,11 +144,11 @@ def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
 
 def _group_words(group: dict[str, Any], found: Found) -> str:
     unknown = group["collective"] == OTHER
-    said = f"{'Collectives of unknown kind' if unknown else group['what']}: {found.time(group['time'])}"
+    said = f"{'collectives of unknown kind' if unknown else group['what']} {found.time(group['time'])}"
     if not np.isfinite(group["rate"]):
-        return f"{said}."
+        return said
     size, rate = text(group["size"], Unit.BYTES), text(group["rate"], Unit.BYTES_PER_SECOND)
-    return f"{said}, in calls of {size} (median) at {rate} with all waiting."
+    return f"{said} (median call {size}, {rate} with all waiting)"
 
 
 def _way(groups: list[dict[str, Any]]) -> str:

@@ -64,7 +64,7 @@ class Straggler(Rule):
             found,
             f"{_ranks(skew.named)} the others for {costs} {found.per}",
             evidence=" ".join(_evidence(skew, rank, found) for rank in named),
-            advice=f"Most likely because {_reason(cause, found)}: N5 says more." if cause else _UNEXPLAINED,
+            advice=f"Most likely {_BRIEFLY[cause.cause]}; N5 says more." if cause else _UNEXPLAINED,
             assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
             "nothing, and is not counted.",
             verify="*Holds up* under *Stragglers* goes down.",
@@ -171,13 +171,15 @@ class StragglerCause(Rule):
 
 
 _WORDS = {SLOWER: "compute", MORE: "compute", COPIES: "copying", HOST: "idle time behind the host"}
-_REASONS: dict[str, str] = {
+_BRIEFLY: dict[str, str] = {
     Cause.LOADING: "it waits for its data loader",
     Cause.COMPILING: "it compiles",
     Cause.COLLECTING: "Python collects garbage",
     Cause.ALLOCATING: "it asks the driver for memory",
     HOST: "its host launches late",
-    COPIES: "of its copies",
+    COPIES: "its copies take longer",
+    SLOWER: "its kernels take longer",
+    MORE: "it runs more kernels",
 }
 _ADVICE: dict[str, str] = {
     Cause.LOADING: "Its input alone is slow: the samples it gets, its disk or network storage, the cores its loader "
@@ -205,7 +207,7 @@ def _reason(cause: Difference, found: Found) -> str:
         return f"its kernels take {n['ratio']:.2f}× as long"
     if cause.cause == MORE:
         return f"it runs {n['count']:,.0f} kernels {found.per}, the others {n['usual_count']:,.0f}"
-    return f"{_REASONS[cause.cause]}: {found.time(cause.more)} more {found.per}"
+    return f"{_BRIEFLY[cause.cause]}: {found.time(cause.more)} more {found.per}"
 
 
 def _details(cause: Difference, found: Found) -> str:

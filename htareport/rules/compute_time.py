@@ -64,6 +64,15 @@ def calls_in_steps(rank: Rank) -> NDArray[np.bool_]:
     return calls["step"].to_numpy() >= 0
 
 
+def spread(rank: Rank, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each device event takes less, ns, if calls of operators with known arithmetic take these shares less."""
+    owner, durations = work(rank).owner, rank.trace.device_events["dur"].to_numpy()
+    if not len(shares):
+        return np.zeros(len(durations))
+    found: NDArray[np.float64] = np.where(owner != NONE, durations * shares[owner], 0.0)
+    return found
+
+
 def sole(rank: Rank) -> dict[Lane, Sole]:
     """When each device runs one event alone, in order."""
     if "sole" not in rank.shared:

@@ -9,7 +9,7 @@ import numpy as np
 from htareport.algorithms import intervals
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
-from htareport.rules.host_rows import IDLE, ON_HOST, frame_at, late, listed, of, per
+from htareport.rules.host_rows import IDLE, ON_HOST, frame_in, late, listed, of, per
 from htareport.rules.rank import Lane, Rank, Sets, common, minus, total
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
@@ -53,18 +53,21 @@ class HostBound(Rule):
             "nothing": total(rank.idle_by(Cause.NOTHING)),
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        spans = rank.spans(claim)
+        return Evidence(claim, numbers | {"frame": frame_in(rank, spans)}, spans)
 
     def tell(self, found: Found) -> Finding:
         n = found.numbers
         runs = [f"runs {listed(n['names'], found, n['per'])}"] if n["names"] else []
         if n["nothing"] > 0.1 * found.most * n["per"]:
             runs.append(f"does something that is not recorded for {found.time(n['nothing'] / n['per'])}")
+        where = f" The longest gap is in `{n['frame']}`." if n["frame"] else ""
         return self.finding(
             found,
             f"The GPU waits for the host in {found.percent(found.share)} of {of(found)}",
             evidence=f"It is idle for {found.percent(n['idle'])} of {of(found)}; in {found.percent(n['late'])} of that "
-            f"time the next launch comes late. Meanwhile the host {' and '.join(runs)} {found.per}.",
+            f"time the next launch comes late. Meanwhile the host {' and '.join(runs)} {found.per}."
+            f"{where}",
             advice="Let the host launch more at once: `torch.compile`, CUDA graphs, fused optimizers, larger batches. "
             "Where nothing is recorded it runs Python: take it out of the loop, or into another process.",
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
@@ -108,9 +111,7 @@ class BetweenSteps(Rule):
         if not each or np.median(np.concatenate(each)) < self.least * step or rank.share(claim) < self.least:
             return None
         spans = rank.spans(claim, name="between steps")
-        thread = rank.trace.launches["thread"].mode()[0]
-        frame = frame_at(rank, int(thread), (spans[0].start + spans[0].end) // 2)
-        return Evidence(claim, {"borders": number, "frame": frame}, spans)
+        return Evidence(claim, {"borders": number, "frame": frame_in(rank, spans)}, spans)
 
     def tell(self, found: Found) -> Finding:
         n = found.numbers

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.algorithms.intervals import EMPTY
+from htareport.findings import Span
 from htareport.rules.base import Found
 from htareport.rules.rank import Rank, Sets, common
 from htareport.trace.host import nearest
@@ -111,6 +112,14 @@ def frame_at(rank: Rank, thread: int, stamp: int) -> str:
     rows = rows[np.argsort(ts[rows], kind="stable")[::-1]]
     names = (strings[code] for code in table["name"][rows].tolist())
     return next((name for name in names if not _LIBRARY.search(name)), "")
+
+
+def frame_in(rank: Rank, spans: Sequence[Span]) -> str:
+    """The user's function in the middle of the first span, on the thread that launches most; empty if not recorded."""
+    threads = rank.trace.launches["thread"].to_numpy()
+    if not spans or not len(threads):
+        return ""
+    return frame_at(rank, int(np.bincount(threads).argmax()), (spans[0].start + spans[0].end) // 2)
 
 
 def per(rank: Rank) -> int:

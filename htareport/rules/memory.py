@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,14 @@ from htareport.analyses.memory_rows import NO_OPERATOR, Series, outermost_operat
 from htareport.findings import Finding, Severity
 from htareport.report import Unit
 from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.host_rows import rows_named
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.units import text
 
 _SECTION = "memory_timeline"
+_BACKWARD = re.compile(r"^autograd::engine|Backward\d*$|^Optimizer\.step")
+_RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)"
 _EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py"
 
 
@@ -55,7 +59,7 @@ class NearCapacity(Rule):
 
     ## What it could save
     No time by itself. The next larger batch or longer input fails, and an allocator that is short of memory frees and
-    asks again, which stops the device.
+    asks again, which stops the device. An engine for inference may well take memory ahead on purpose.
 
     ## What to do
     Recompute activations (`torch.utils.checkpoint`), shard (`fully_shard`), a fused or 8-bit optimizer, a smaller
@@ -75,8 +79,9 @@ class NearCapacity(Rule):
         each = _worst(rank)
         if each is None or not _fill(each) > self.share:
             return None
+        trains = len(rows_named(rank, _BACKWARD)) > 0
         return Evidence(numbers={"device": each.device, "share": _fill(each), "capacity": each.capacity,
-                                 "peak": int(each.allocated[each.within].max())})  # fmt: skip
+                                 "peak": int(each.allocated[each.within].max()), "trains": trains})  # fmt: skip
 
     def tell(self, found: Found) -> Finding:
         rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
@@ -86,10 +91,13 @@ class NearCapacity(Rule):
             f"Memory is nearly full: {found.percent(n['share'])} of {_bytes(n['capacity'])} are taken",
             evidence=f"On rank {rank}, {n['device']}, tensors take {_bytes(n['peak'])} at the peak.",
             advice="Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak, "
-            "by operator* has what takes most.",
+            "by operator* has what takes most."
+            if n["trains"]
+            else "An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`). "
+            "Else use smaller batches or a quantised model.",
             verify="*Peak reserved* is below 90 % of the memory.",
-            snippet="from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
-            severity=Severity.MEDIUM,
+            snippet=_RECOMPUTE if n["trains"] else "",
+            severity=Severity.MEDIUM if n["trains"] else Severity.LOW,
         )
 
 
@@ -276,6 +284,6 @@ class PeakOwner(Rule):
             advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, a loss in chunks; "
             "if activations, recompute them in the backward pass.",
             verify="*Peak allocated* goes down.",
-            snippet="from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
+            snippet=_RECOMPUTE,
             severity=Severity.LOW,
         )

@@ -8,14 +8,11 @@ import numpy as np
 
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import late, of
 from htareport.rules.host_runtime import first_launches
 from htareport.rules.rank import Rank, joined, total
 from htareport.rules.recording import is_npu, profiler_call
 from htareport.trace import Capability
-from htareport.trace.classify import launching_calls
 from htareport.trace.idle import Cause
-from htareport.trace.links import UNLINKED
 from htareport.trace.window import listed
 
 
@@ -131,101 +128,3 @@ class WarmUp(Rule):
             steps=tuple(each[0] for each in n["slow"]),
             severity=Severity.LOW,
         )
-
-
-@dataclass(frozen=True)
-class WorkMissing(Rule):
-    """The trace lacks work that the device did, so that it seems idle.
-
-    ## When it speaks
-    More than `lost` of the graph launches, or of the launches of kernels, have no device event. Or the device seems
-    idle for more than `idle` of the step, the host is late in less than `late` of that, and graphs were launched: then
-    only a part of them was recorded. Or more than `empty` of five or more steps hold less than a tenth of the device
-    events that they hold in the median. The last launches of a recording don't count: it stops before they run.
-
-    ## What it could save
-    Nothing: advice about idle time of these ranks is held back.
-
-    ## What to do
-    Record fewer steps (the profiler's buffers ran full), with the current PyTorch and driver. If graphs are not
-    recorded, record once without them (`enforce_eager=True`, without `mode="reduce-overhead"`).
-
-    ## How to verify
-    Every launch has its device event.
-    """
-
-    code, title, family = "Q3", "Work of the device is missing", Family.QUALITY
-    section, confidence = "launch_stats", "high"
-    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
-
-    lost: float = 0.05
-    idle: float = 0.5
-    late: float = 0.1
-    empty: float = 0.2
-
-    def look(self, rank: Rank) -> Evidence | None:
-        graphs, lost_graphs, kernels, lost_kernels = _launches(rank)
-        idle, host = rank.share(rank.idle), total(late(rank))
-        unexplained = idle > self.idle and host < self.late * total(rank.idle) and graphs > 0
-        empty = _empty_steps(rank)
-        if not (
-            lost_graphs > self.lost * graphs
-            or lost_kernels > self.lost * kernels
-            or unexplained
-            or empty > self.empty * len(rank.trace.steps)
-        ):
-            return None
-        numbers = {"graphs": graphs, "lost_graphs": lost_graphs, "kernels": kernels, "lost_kernels": lost_kernels}
-        return Evidence(numbers=numbers | {"empty": empty, "idle": idle, "host": host / max(total(rank.idle), 1),
-                                           "unreliable": True})  # fmt: skip
-
-    def tell(self, found: Found) -> Finding:
-        n, said = found.numbers, list[str]()
-        if n["lost_graphs"]:
-            said.append(f"{n['lost_graphs']:,} of {n['graphs']:,} graph launches have no device event")
-        if n["lost_kernels"] > self.lost * n["kernels"]:
-            said.append(f"{n['lost_kernels']:,} of {n['kernels']:,} launches of kernels have no device event")
-        if n["empty"]:
-            said.append(f"{n['empty']} steps have hardly any device events")
-        if not said:
-            said.append(
-                f"the device seems idle for {found.percent(n['idle'])} of {of(found)}, but the host is late in only "
-                f"{found.percent(n['host'])} of that: graphs were launched, and hardly any of their kernels recorded"
-            )
-        words = "; ".join(said)
-        return self.finding(
-            found,
-            "Work of the GPU is missing from the trace, so it seems idle: no advice is given on idle time",
-            evidence=f"{words[:1].upper()}{words[1:]}.",
-            advice="Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and "
-            "driver. If graphs are not recorded, record once without them.",
-            verify="Every launch has its device event.",
-            snippet=profiler_call(steps=2),
-            severity=Severity.MEDIUM,
-        )
-
-
-def _launches(rank: Rank) -> tuple[int, int, int, int]:
-    """Graph launches, those of them without device events, launches of kernels, and those without.
-
-    Launches behind the last one with a device event don't count.
-    """
-    calls, linked = rank.trace.launches, rank.trace.device_events["launch"].to_numpy()
-    used = np.zeros(len(calls), np.bool_)
-    used[linked[linked != UNLINKED]] = True
-    names = calls["name"].cat.categories.astype(str)
-    kernel = launching_calls(names) & names.str.contains("Launch")
-    is_kernel = kernel[calls["name"].cat.codes.to_numpy()] & (calls["correlation"].to_numpy() > 0)
-    is_kernel[np.flatnonzero(used).max(initial=-1) + 1 :] = False
-    graph = is_kernel & calls["graph"].to_numpy()
-    single = is_kernel & ~graph
-    return int(graph.sum()), int((graph & ~used).sum()), int(single.sum()), int((single & ~used).sum())
-
-
-def _empty_steps(rank: Rank) -> int:
-    """Of five or more steps how many hold less than a tenth of the median number of device events."""
-    numbers = rank.trace.steps["number"]
-    if len(numbers) < 5:  # noqa: PLR2004  a median of fewer says little
-        return 0
-    counts = rank.trace.device_events["step"].value_counts().reindex(numbers, fill_value=0)
-    return int((counts < 0.1 * counts.median()).sum())

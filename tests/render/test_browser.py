@@ -9,6 +9,8 @@ import time
 import pandas as pd
 import pytest
 from render.sample import HOSTILE, REAL, sample
+from render.test_findings import ALL as ADVICE
+from render.test_findings import report as advised
 
 from htareport.render import format as fmt
 from htareport.render import palette, tables, write
@@ -160,6 +162,29 @@ def test_dark_colours_are_colours_only(browser):
     for name in ("name", "text", "customdata", "legendgroup"):
         assert dark[name] == trace[name]
     assert made["layout"]["yaxis"]["ticktext"] == names
+
+
+def test_findings_open_by_link_and_have_code_to_copy(tmp_path_factory):
+    """Code without the button's text; where there is no clipboard it is selected."""
+    path = write(advised(*ADVICE), tmp_path_factory.mktemp("advice") / "r.html")
+    driver = chromium(tmp_path_factory.mktemp("profile"))
+    try:
+        driver.get(f"{path.as_uri()}#f-H4")
+        assert wait(driver, "return document.getElementById('f-H4').open")
+        button = "document.querySelector('#f-H14 .snippet .copy')"
+        assert driver.execute_script(f"return {button}.textContent") == "Copy"
+        driver.execute_script("navigator.clipboard.writeText = () => Promise.reject(new Error('none'))")
+        driver.execute_script(f"{button}.click()")
+        wait(driver, "return String(getSelection()).length")
+        assert driver.execute_script("return String(getSelection())") == ADVICE[0].snippet
+        driver.execute_script(
+            "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+        )
+        driver.execute_script(f"{button}.click()")
+        assert wait(driver, "return window.copied") == ADVICE[0].snippet
+        assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []
+    finally:
+        driver.quit()
 
 
 def test_names_that_stand_elsewhere_open_where_they_are(tmp_path_factory):

@@ -34,9 +34,8 @@ def test_exposed(tmp_path):
     assert plain(found.title) == "Communication is exposed for 40.0 % of the step: 400 µs per step"
     assert (found.saving_ns, found.low_ns, found.severity) == (400 * US, 200 * US, Severity.HIGH)
     assert "there is communication for 500 µs per step, without compute for 400 µs." in plain(found.evidence)
-    assert "all_reduce · default_pg: 400 µs, in calls of 391 KiB (median) at 0.8 GB/s with all waiting." in plain(
-        found.evidence
-    )
+    by_kind = "all_reduce · default_pg 400 µs (median call 391 KiB, 0.8 GB/s with all waiting)"
+    assert plain(found.evidence).endswith(f"By kind, as far as compute waits: {by_kind}.")
     assert "Only 1 of 2 ranks is recorded" in found.advice
     assert "For gradients: buckets that are ready earlier" in found.advice
     assert [(span.start, span.end) for span in found.spans] == [(400 * US, 800 * US)]

@@ -113,6 +113,12 @@ def test_exposed_gradients_are_called_so(tmp_path):
     advice = one(tmp_path / "a", [training((900, 1000))], "N1").advice
     assert "accumulate gradients under `model.no_sync()`" in advice
     assert "They are fp32: reduce in bf16" in advice
+    assert "NCCL_DEBUG" not in advice  # 977 KiB are little.
+    trace = training((900, 1000))
+    for event in trace.events:
+        if event["name"] == ALL_REDUCE:
+            event["args"]["In msg nelems"] = 1_100_000
+    assert "Large calls at 4.40 GB/s come late on some rank" in plain(one(tmp_path / "c", [trace], "N1").advice)
     assert "bf16" not in one(tmp_path / "b", [training((900, 1000), dtype="BFloat16", bits=2)], "N1").advice
 
 
@@ -124,5 +130,7 @@ def test_collectives_without_a_kind(tmp_path):
         event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
     named[0]["args"] = {"device": 0, "stream": 20}
     found = one(tmp_path, [trace], "N1")
-    assert "Collectives of unknown kind: 500 µs. all_reduce · default_pg: 400 µs" in plain(found.evidence)
+    assert "as far as compute waits: collectives of unknown kind 500 µs, all_reduce · default_pg 400 µs" in plain(
+        found.evidence
+    )
     assert "model.no_sync()" in found.advice

@@ -44,6 +44,12 @@ def test_half_of_idle_time_or_as_much_of_the_step(saved):
     assert saved([HostBound()], trace) == {"H1": 165}
 
 
+def test_the_longest_gap_is_named(findings):
+    """Where Python was recorded: the innermost function that is none of PyTorch's, in its middle."""
+    trace = one_gap((590, 5)).python_function("train.py(3): log", 100, 400)
+    assert "The longest gap is in `train.py(3): log`." in findings([HostBound()], trace)["H1"].evidence
+
+
 def test_without_steps_the_whole_recording_counts(findings):
     trace = TraceBuilder().kernel("a", 0, 100, launch=(0, 5)).kernel("b", 600, 400, launch=(590, 5))
     told = findings([HostBound()], trace)["H1"]

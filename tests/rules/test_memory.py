@@ -26,10 +26,17 @@ def holding(*levels, steps=0, **metadata):
 
 
 def test_nearly_full(findings):
-    told = findings([NearCapacity()], holding((50, 60), (80, 91), (20, 91)))["M1"]
+    trace = holding((50, 60), (80, 91), (20, 91)).cpu_op("autograd::engine::evaluate_function: MmBackward0", 10, 5)
+    told = findings([NearCapacity()], trace)["M1"]
     assert told.title == "Memory is nearly full: 91.0\u202f% of 100\u202fGiB are taken"
     assert "tensors take 80.0\u202fGiB at the peak" in told.evidence
     assert (told.severity, told.saving_ns) == ("medium", None)
+
+
+def test_an_engine_for_inference_may_want_it(findings):
+    told = findings([NearCapacity()], holding((50, 60), (80, 91)))["M1"]
+    assert told.severity == "low"
+    assert "gpu_memory_utilization" in told.advice
 
 
 def test_room_left_or_size_unknown(findings):

@@ -6,7 +6,8 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.rules.host import HostBound
-from htareport.rules.quality import FewSteps, WarmUp, WorkMissing
+from htareport.rules.quality import FewSteps, WarmUp
+from htareport.rules.quality_missing import WorkMissing
 from htareport.rules.quality_overhead import ProfilerOverhead
 
 
@@ -108,11 +109,37 @@ def test_a_host_that_is_late_is_real(findings):
 
 
 def test_kernels_that_were_dropped(findings):
-    """2 of 12 launches before the last that has run."""
-    trace = host_bound().runtime("cudaLaunchKernel", 500, 2, correlation=903)
-    told = findings(RULES, trace.runtime("hipLaunchKernel", 600, 2, correlation=904))
+    """5 of 15 launches before the last that has run."""
+    trace = host_bound()
+    for begin in range(100, 500, 100):
+        trace.runtime("cudaLaunchKernel", begin, 2, correlation=900 + begin)
+    assert list(findings(RULES, trace)) == ["H1"]
+    told = findings(RULES, trace.runtime("hipLaunchKernel", 600, 2, correlation=1500))
     assert list(told) == ["Q3"]
-    assert "2 of 12 launches of kernels" in told["Q3"].evidence
+    assert told["Q3"].evidence == "5 of 15 launches of kernels have no device event."
+
+
+def captured(number):
+    trace = host_bound().runtime("cudaStreamBeginCapture", 110, 2).runtime("cudaStreamEndCapture", 171, 2)
+    for place in range(number):
+        trace.runtime("cudaLaunchKernel", 115 + 4 * place, 2, correlation=1000 + place)
+    return trace
+
+
+def test_what_is_captured_does_not_run(findings):
+    """9 launches are captured and 10 run: nothing is lost. 11 are more than those that run."""
+    assert list(findings(RULES, captured(9))) == ["H1"]
+    told = findings(RULES, captured(11))
+    assert list(told) == ["Q3"]
+    assert told["Q3"].evidence == "11 of 21 launches of kernels are captured into a graph."
+
+
+def test_a_capture_whose_begin_is_not_recorded_is_named(findings):
+    trace = host_bound()
+    for begin in range(115, 170, 5):
+        trace.runtime("hipLaunchKernel", begin, 2, correlation=1000 + begin)
+        trace.runtime("hipStreamGetCaptureInfo", begin + 3, 1)
+    assert "record replays instead" in findings(RULES, trace)["Q3"].evidence
 
 
 def test_steps_that_hold_hardly_anything(findings):

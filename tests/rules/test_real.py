@@ -80,3 +80,10 @@ def test_a_graph_that_is_recorded_is_no_reason_to_launch_more_at_once(told):
 def test_the_start_of_a_process_comes_first(told, run):
     assert codes(told(run))[0] == "Q2"
     assert "H9" in codes(told(run))
+
+
+def test_a_recording_of_captures_is_none_of_replays(told):
+    first = told("vllm_decode_hipgraph/capture_traces").findings[0]
+    assert (first.code, first.severity) == ("Q3", "medium")
+    assert "421 of 428" in first.evidence
+    assert not [code for code in codes(told("vllm_decode_hipgraph/capture_traces")) if code.startswith("H")]

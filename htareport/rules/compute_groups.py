@@ -1,0 +1,91 @@
+"""Calls of operators with the same shapes on the same kernel, and how near they come to their device's limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms.work import SIZES, Kind
+from htareport.analyses.modelled import NONE
+from htareport.devices import Precision
+from htareport.rules.compute_chains import chains
+from htareport.rules.compute_time import calls_in_steps, work
+from htareport.rules.rank import Rank
+
+VECTOR = 16  # Bytes that are loaded at once.
+_ALIGN = re.compile(r"_align(\d+)\b")
+_INNER, _OUTER = re.compile(r"cutlass_\w+"), re.compile(r"(?:void )?([^(<]{1,80})")
+
+
+class Group:
+    """Calls of one operator with the same shapes that run the same kernel, within the steps."""
+
+    def __init__(self, rank: Rank, mine: pd.DataFrame) -> None:
+        self.calls = mine.index.to_numpy()
+        self.time, self.mean = int(mine["time"].sum()), float(mine["time"].mean())
+        self.by_compute, self.by_memory = float(mine["by_compute"].sum()), float(mine["by_memory"].sum())
+        self.roof = float(mine["roof"].sum()) / self.time if self.time else np.nan
+        first = (mine[name].tolist()[0] for name in ("signature", "kernel", "precision", "device"))
+        signature, kernel, precision, self.device = first
+        self.signature = work(rank).signatures[signature]
+        self.kernel = rank.trace.loaded.strings[kernel]
+        self.precision = str(list(Precision)[precision])
+
+    def told(self, steps: int) -> dict[str, Any]:
+        """What sentences say of it, times per step in ns."""
+        return {
+            "name": self.signature.name,
+            "shapes": self.signature.shapes,
+            "precision": self.precision,
+            "roof": self.roof,
+            "bound": "compute" if self.by_compute >= self.by_memory else "memory",
+            "time": self.time / steps,
+            "calls": len(self.calls) / steps,
+            "kernel": short(self.kernel),
+        }
+
+
+def short(kernel: str) -> str:
+    """A kernel's name without its return type and arguments."""
+    found = _INNER.search(kernel) or _OUTER.match(kernel)
+    return (found[1] if found.lastindex else found[0]).strip() if found else kernel
+
+
+def groups(rank: Rank, wanted: NDArray[np.bool_]) -> list[Group]:
+    """Groups of calls whose roof is known, among those wanted."""
+    found = work(rank)
+    known = found.calls.assign(roof=found.roof)
+    known = known[wanted & calls_in_steps(rank) & known["roof"].notna().to_numpy() & (known["time"] > 0).to_numpy()]
+    return [Group(rank, mine) for _, mine in known.groupby(["signature", "kernel", "precision", "device"], sort=True)]
+
+
+def of_kind(rank: Rank, *kinds: Kind) -> NDArray[np.bool_]:
+    """Which calls compute something of these kinds."""
+    found = work(rank)
+    chosen = [bool(each.work and each.work.kind in kinds) for each in found.signatures]
+    mine: NDArray[np.bool_] = np.array(chosen or [False], np.bool_)[found.calls["signature"].to_numpy()]
+    return mine
+
+
+def of_attention(rank: Rank) -> NDArray[np.bool_]:
+    """Which calls are part of attention that is not fused, whose remedy is another."""
+    found = np.zeros(len(work(rank).calls), np.bool_)
+    for each in chains(rank):
+        owner = work(rank).owner[each.events]
+        found[owner[owner != NONE]] = True
+    return found
+
+
+def misalignment(group: Group) -> list[int]:
+    """Sizes of a product that keep its kernel from loading 16 bytes at once; empty unless the kernel's name says so."""
+    known, name = group.signature.work, _ALIGN.search(group.kernel)
+    if known is None or known.product is None or not name or int(name[1]) * SIZES[known.dtype] >= VECTOR:
+        return []
+    elements = VECTOR // SIZES[known.dtype]
+    inner, outer = (known.product.n, known.product.k), (known.product.m,)  # Mostly the inner ones are contiguous.
+    odd = [size for size in inner if size % elements] or [size for size in outer if size % elements]
+    return list(dict.fromkeys(odd)) or [0]  # 0: the sizes are even, so its strides or its address are not.
