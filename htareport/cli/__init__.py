@@ -28,6 +28,7 @@ examples:
   htareport report traces/ -o run7.html -o run7.pdf --title "Run 7"
   htareport diff base/ new/ --fail-on "step_time > +5%"
   htareport explain temporal_breakdown            what it computes, its columns and options
+  htareport explain H14                           when a finding is made, and what to do
   htareport validate traces/                      what is in the files, and what is missing for what
   htareport counters traces/ -o with-counters     copies of the traces with counter tracks, for Perfetto
   htareport critical-path traces/ -o with-path    copies of the traces with the critical path marked

@@ -14,6 +14,7 @@ import htareport
 from htareport.analyses import analysis_classes
 from htareport.cli import EPILOG, REPORT_EPILOG, parser
 from htareport.config import report_options
+from htareport.rules import rule_classes
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -26,11 +27,12 @@ EXAMPLES = re.findall(COMMAND, README + EPILOG + REPORT_EPILOG, re.MULTILINE)
 def test_examples_are_valid(example):
     options = vars(parser().parse_args(shlex.split(example, comments=True)[1:]))
     read = report_options({name: options[name] for name in ("only", "set", "ranks") if options.get(name)})
-    assert {*read.only, *read.set} <= set(analysis_classes())
+    known = analysis_classes() | rule_classes()
+    assert {*read.only} <= {*analysis_classes(), "findings"}
     for name, settings in read.set.items():
-        analysis_classes()[name].configured(settings)
+        known[name].configured(settings)
     if options["command"] == "explain":
-        assert options["name"] in (None, *analysis_classes())
+        assert options["name"] in (None, *known)
 
 
 def test_there_are_examples():
