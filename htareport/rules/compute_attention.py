@@ -14,7 +14,7 @@ from htareport.findings import Finding
 from htareport.report import Unit
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_chains import Chain, Scores, chains
-from htareport.rules.compute_time import WORTH, shortened
+from htareport.rules.compute_time import WORTH, asked, held_up, shortened
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.units import text
@@ -73,7 +73,8 @@ class UnfusedAttention(Rule):
         if rank.share(claim) < WORTH:
             return None
         high, low = (sum(max(each.time - times * each.fused, 0) for each in found) for times in (1, 2))
-        return Evidence(claim, {**_numbers(found), "steps": rank.num_steps, "low": low / high}, rank.spans(claim))
+        numbers = {**_numbers(found), "steps": rank.num_steps, "low": low / high, "asked": asked(rank, saving)}
+        return Evidence(claim, numbers, rank.spans(claim))
 
     def tell(self, found: Found) -> Finding | None:
         n = found.numbers
@@ -95,7 +96,8 @@ class UnfusedAttention(Rule):
             evidence=evidence,
             advice=_ADVICE_FALLBACK if n["is_fallback"] else _ADVICE,
             low_ns=round(found.most * n["low"]),
-            assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that.",
+            assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
+            + held_up(found),
             verify="`aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.",
             snippet="out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         )

@@ -53,9 +53,9 @@ class Chain(NamedTuple):
 
 def chains(rank: Rank) -> list[Chain]:
     """Unfused attention within the steps, forward and backward."""
-    if "attention" not in rank.shared:
-        rank.shared["attention"] = list(_chains(rank))
-    found: list[Chain] = rank.shared["attention"]
+    if "compute:attention" not in rank.shared:
+        rank.shared["compute:attention"] = list(_chains(rank))
+    found: list[Chain] = rank.shared["compute:attention"]
     return found
 
 

@@ -16,7 +16,7 @@ from htareport.trace.metadata import as_int
 
 def grid_codes(rank: Rank) -> NDArray[np.int64]:
     """Code of the grid of each device event, -1 where it has none."""
-    if "grids" not in rank.shared:
+    if "compute:grids" not in rank.shared:
         events = rank.trace.device_events
         source, row = events["source"].to_numpy(), events["row"].to_numpy()
         codes = np.full(len(events), NONE, np.int64)
@@ -24,8 +24,8 @@ def grid_codes(rank: Rank) -> NDArray[np.int64]:
             if "grid" in table:
                 mine = source == number
                 codes[mine] = table["grid"][row[mine]]
-        rank.shared["grids"] = codes
-    found: NDArray[np.int64] = rank.shared["grids"]
+        rank.shared["compute:grids"] = codes
+    found: NDArray[np.int64] = rank.shared["compute:grids"]
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from htareport.algorithms.work import SIZES, Kind
 from htareport.analyses.modelled import NONE, limits_of
@@ -14,8 +15,8 @@ from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_grids import blocks, processors
 from htareport.rules.compute_groups import VECTOR, Group, groups, misalignment, of_attention, of_kind
-from htareport.rules.compute_time import WORTH, compute_time, shortened, spread, work
-from htareport.rules.rank import Rank, Sets
+from htareport.rules.compute_time import WORTH, asked, compute_time, held_up, shortened, spread, work
+from htareport.rules.rank import Rank
 from htareport.trace import Capability
 
 _OLD = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
@@ -26,12 +27,12 @@ _FILLED = 0.75  # Blocks per processor: with fewer the size of the work is the l
 _SHOWN = 3
 
 
-def _claim(rank: Rank, chosen: list[Group], goal: float) -> Sets:
-    """What is gained if all reach this share of their roof."""
+def _saving(rank: Rank, chosen: list[Group], goal: float) -> NDArray[np.float64]:
+    """What each device event takes less, ns, if all reach this share of their roof."""
     shares = np.zeros(len(work(rank).calls))
     for each in chosen:
         shares[each.calls] = max(1 - each.roof / goal, 0)
-    return shortened(rank, spread(rank, shares))
+    return spread(rank, shares)
 
 
 def _is_old(rank: Rank, group: Group) -> bool:
@@ -49,7 +50,8 @@ class _BelowRoof(Rule):
 
     def evidence(self, rank: Rank, chosen: list[Group], low: float) -> Evidence | None:
         """Evidence with the groups of most time first; `low` is the share of the roof of the lower estimate."""
-        claim = _claim(rank, chosen, self.goal)
+        saving = _saving(rank, chosen, self.goal)
+        claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
         most = sorted(chosen, key=lambda each: -each.time)
@@ -60,6 +62,7 @@ class _BelowRoof(Rule):
             "time": sum(each.time for each in chosen) / rank.num_steps,
             "roof": sum(each.roof * each.time for each in chosen) / sum(each.time for each in chosen),
             "low": less / high,
+            "asked": asked(rank, saving),
         }
         return Evidence(claim, numbers, rank.spans(claim, name=most[0].signature.name))
 
@@ -130,7 +133,7 @@ class BelowRoof(_BelowRoof):
             advice='Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD '
             "`PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.",
             low_ns=round(found.most * n["low"]),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate.",
+            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(found),
             verify="The share of the roof of these shapes in *Compute efficiency* rises.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
@@ -192,7 +195,7 @@ class Misaligned(_BelowRoof):
             advice=f"{what}: multiples of {n['elements']} elements are loaded 16 bytes at a time. Masked or cut off "
             "behind, the padding changes no result.",
             low_ns=round(found.most * n["low"]),
-            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate.",
+            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(found),
             verify="The names of their kernels say `align8`, or nothing of alignment.",
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
         )
@@ -245,6 +248,6 @@ class OldKernels(_BelowRoof):
             advice="The library falls back to them: look at types and layouts of the operands first; then at the build "
             "(`torch.cuda.get_arch_list()`) and a newer PyTorch.",
             low_ns=round(found.most * found.numbers["low"]),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate.",
+            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(found),
             verify="Kernels are named `sm90`, `sm100` or `nvjet`.",
         )

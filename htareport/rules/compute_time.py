@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
 from htareport.analyses.modelled import NONE, Modelled, modelled
+from htareport.rules.base import Found
 from htareport.rules.rank import Lane, Rank, Sets, total
 
 WORTH = 0.005  # Of the step: what saves less is not spoken of.
@@ -34,17 +35,17 @@ class Sole(NamedTuple):
 
 def work(rank: Rank) -> Modelled:
     """Operators with known arithmetic, and what they take."""
-    if "work" not in rank.shared:
-        rank.shared["work"] = modelled(rank.trace)
-    found: Modelled = rank.shared["work"]
+    if "compute:work" not in rank.shared:
+        rank.shared["compute:work"] = modelled(rank.trace)
+    found: Modelled = rank.shared["compute:work"]
     return found
 
 
 def compute_time(rank: Rank) -> int:
     """Time in which compute kernels run within the windows, ns."""
-    if "compute" not in rank.shared:
-        rank.shared["compute"] = total(rank.busy("compute"))
-    found: int = rank.shared["compute"]
+    if "compute:compute_time" not in rank.shared:
+        rank.shared["compute:compute_time"] = total(rank.busy("compute"))
+    found: int = rank.shared["compute:compute_time"]
     return found
 
 
@@ -75,9 +76,9 @@ def spread(rank: Rank, shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def sole(rank: Rank) -> dict[Lane, Sole]:
     """When each device runs one event alone, in order."""
-    if "sole" not in rank.shared:
-        rank.shared["sole"] = {lane: _sole(rank, lane) for lane in rank.lanes}
-    found: dict[Lane, Sole] = rank.shared["sole"]
+    if "compute:sole" not in rank.shared:
+        rank.shared["compute:sole"] = {lane: _sole(rank, lane) for lane in rank.lanes}
+    found: dict[Lane, Sole] = rank.shared["compute:sole"]
     return found
 
 
@@ -108,6 +109,22 @@ def shortened(rank: Rank, saving: NDArray[np.float64]) -> Sets:
         gained[events] = _gained(rank, lane, wanted[events])
         found[lane] = _first(pieces, lengths, gained)
     return rank.clipped(found)
+
+
+def asked(rank: Rank, saving: NDArray[np.float64]) -> float:
+    """What that would be per step and device if nothing else counted, ns."""
+    return float(np.maximum(saving, 0).sum()) / rank.num_steps / max(len(rank.trace.devices), 1)
+
+
+def held_up(found: Found) -> str:
+    """A sentence for where less than half of what was asked for is gained; the numbers say what was asked for."""
+    wanted = float(found.numbers["asked"])
+    if found.most >= wanted / 2:
+        return ""
+    return (
+        f" The work itself could take {found.time(wanted)} less, but the step would not be shorter by that: other work "
+        "runs at the same time, or the host launches what follows too late."
+    )
 
 
 def _gained(rank: Rank, lane: Lane, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -153,13 +170,13 @@ def _ahead(rank: Rank, lane: Lane) -> tuple[NDArray[np.int64], NDArray[np.int64]
 def _waits(rank: Rank, capture: int) -> NDArray[np.int64]:
     """When the host is done waiting for the device, in order."""
     calls, strings = rank.trace.launches, rank.trace.loaded.strings
-    if "waits" not in rank.shared:
+    if "compute:waits" not in rank.shared:
         codes = calls["name"].cat.codes.to_numpy()
         used = np.unique(codes).tolist()
         is_wait = np.zeros(len(strings), np.bool_)
         is_wait[[code for code in used if _WAITS.search(strings[code])]] = True
-        rank.shared["waits"] = is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS)
-    mine = rank.shared["waits"] & (calls["capture"].to_numpy() == capture)
+        rank.shared["compute:waits"] = is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS)
+    mine = rank.shared["compute:waits"] & (calls["capture"].to_numpy() == capture)
     return np.sort(calls["end"].to_numpy()[mine])
 
 
