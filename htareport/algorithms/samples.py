@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -113,9 +114,16 @@ def difference_interval(base: Floats, new: Floats, *, median: bool = False) -> I
 
 def _resampled(sample: Floats, *, median: bool) -> Floats:
     """Median or mean of resampled values, many times. The seed is made from the values: equal samples agree."""
-    values = np.sort(sample.astype(np.float64))
-    source = np.random.default_rng(zlib.crc32(values.tobytes()))
-    return _medians(values, source) if median else _means(values, source)
+    return _of_bytes(np.sort(sample.astype(np.float64)).tobytes(), median=median)
+
+
+@lru_cache(maxsize=64)
+def _of_bytes(sample: bytes, *, median: bool) -> Floats:
+    """The same of sorted values as bytes: several limits are often held against one number."""
+    values, source = np.frombuffer(sample), np.random.default_rng(zlib.crc32(sample))
+    found = _medians(values, source) if median else _means(values, source)
+    found.flags.writeable = False  # Others get the same array.
+    return found
 
 
 def _medians(values: Floats, source: np.random.Generator) -> Floats:

@@ -99,13 +99,16 @@ def _named(work: pd.DataFrame) -> str:
 
 
 def _work_of(part: str, sides: tuple[Side, Side], rows: pd.DataFrame) -> pd.DataFrame:
-    """The work that may be behind a part of the step, by name; none for idle time that is not the host's."""
+    """The work that may be behind a part of the step, by name: where both runs tell it, and idle time is the host's."""
+    is_idle, both = part.startswith("idle"), sides
+    if not all(side.tells_operators if is_idle else side.tells_kernels for side in both):
+        return rows[:0].assign(delta=0.0)
     if part == "compute":
         return changes.summed(rows[rows["kind"] == "compute"], ["kernel"]).rename(columns={"kernel": "name"})
     if part == "exposed communication":
-        found = changes.by_name(sides[0].collectives, sides[1].collectives, ["collective"])
+        found = changes.by_name(both[0].collectives, both[1].collectives, ["collective"])
         return found.rename(columns={"collective": "name"})
     if part == "exposed memory":
-        return changes.by_name(sides[0].copies, sides[1].copies, ["kind"]).rename(columns={"kind": "name"})
-    found = changes.by_name(sides[0].operators, sides[1].operators, ["name"])
+        return changes.by_name(both[0].copies, both[1].copies, ["kind"]).rename(columns={"kind": "name"})
+    found = changes.by_name(both[0].operators, both[1].operators, ["name"])
     return found[~found["name"].isin(_WAITS)] if part in {"idle", "idle: host wait"} else found[:0]

@@ -18,18 +18,17 @@ Pair: TypeAlias = tuple[Side, Side]
 
 _NS = Unit.NANOSECONDS
 _MOST_RANKS = 10  # In a sentence.
-_NO_WORK = (
-    "one of the reports has no device work by operator and kernel (was it written with --only, or by an older "
-    "htareport?)"
-)
+_NO_WORK = "one of the reports does not tell its work (was it written with --only, or by an older htareport?)"
 _REST = "(kernels of small sums)"  # The row of analyses/step_work.py for what is too little to be listed.
 
 
 def kernels_section(sides: Pair, matched: Matched, rows: pd.DataFrame) -> Section:
     """What became of the kernels."""
     section, per = topics.section("compare_kernels"), sides[0].per
-    if not len(matched.base) or not len(matched.new):
+    if not all(side.tells_kernels for side in sides):
         return _not_there(section, _NO_WORK)
+    if not len(matched.base) or not len(matched.new):
+        return _not_there(section, "one of the runs has no device work")
     kernels, operators = changes.summed(rows, ["kernel", "kind"]), changes.summed(rows, ["operator"])
     operators = operators.replace({"operator": {"": "(no operator)"}})
     kernel = key("kernel", "Kernel", Unit.NAME, "Name as traced; a → b: what runs instead.")
@@ -85,20 +84,22 @@ def _rest_note(sides: Pair) -> str:
 
 def names_section(base: Side, new: Side) -> Section:
     """HTA's trace diff: names by what happened to their number of calls."""
-    section, per = topics.section("compare_names"), base.per
-    parts = []
-    for where, sides in {
-        "CPU": (base.operators, new.operators),
-        "GPU": (_by_kernel(base.kernels), _by_kernel(new.kernels)),
-    }.items():
-        rows = changes.by_name(*sides, keys=["name"])
-        parts.append(rows.assign(where=where, delta_count=rows["new_count"] - rows["base_count"]))
-    rows = pd.concat(parts, ignore_index=True)
+    section, per, parts, both = topics.section("compare_names"), base.per, [], (base, new)
+    if all(side.tells_operators for side in both):
+        parts.append(_names("CPU", base.operators, new.operators))
+    if all(side.tells_kernels for side in both):
+        parts.append(_names("GPU", _by_kernel(base.kernels), _by_kernel(new.kernels)))
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if not len(rows):
-        return _not_there(section, "neither run has operators or device work")
-    rows["calls"] = [_of_calls(*pair) for pair in zip(rows["base_count"], rows["new_count"], strict=True)]
+        return _not_there(section, "neither run has operators or device work" if len(parts) > 1 else _NO_WORK)
     found = [_name_counts(rows, per), _names_table(rows, per)]
-    return _made(section, [_basis_note((base, new))], list(_name_charts(rows, per)), found)
+    return _made(section, [_basis_note(both)], list(_name_charts(rows, per)), found)
+
+
+def _names(where: str, base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+    rows = changes.by_name(base, new, ["name"])
+    calls = [_of_calls(*pair) for pair in zip(rows["base_count"], rows["new_count"], strict=True)]
+    return rows.assign(where=where, delta_count=rows["new_count"] - rows["base_count"], calls=calls)
 
 
 def _by_kernel(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -147,6 +148,8 @@ def _names_table(rows: pd.DataFrame, per: str) -> Table:
 def communication_section(base: Side, new: Side) -> Section:
     """What became of collectives and copies."""
     section, per = topics.section("compare_communication"), base.per
+    if not base.tells_kernels or not new.tells_kernels:
+        return _not_there(section, _NO_WORK)
     groups = ["collective", "process_group"]
     collectives = _with_bytes(base.collectives, new.collectives, groups)
     copies = _with_bytes(base.copies, new.copies, ["kind"])

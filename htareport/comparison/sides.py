@@ -16,12 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.comparison.topics import GROUP
-from htareport.report import Fact, Report
+from htareport.report import Fact, Report, Status
 from htareport.units import is_missing
 
 Floats = NDArray[np.float64]
 PARTS = ("compute", "exposed_comm", "exposed_memory")
 CAUSES = ("host wait", "kernel wait", "other")
+_KERNEL = ["path", "shapes", "kernel", "kind", "count", "time"]
+_OPERATOR = ["name", "step_count", "step_self"]
 _MOST = 1e18  # ns, bytes, calls: 30 years, an exabyte.
 
 
@@ -39,6 +41,14 @@ class Side:
                 if found.spec.name == table and set(columns) <= set(found.frame.columns):
                     return found.frame[list(columns)]
         return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
+
+    def _tells(self, section: str, table: str, columns: Sequence[str]) -> bool:
+        """Whether the report has a table, or says that there is nothing to fill it with."""
+        found = next((each for each in self.report.sections if each.name == section), None)
+        if found is None or found.status is Status.FAILED:
+            return False
+        frames = [each.frame for each in found.tables if each.spec.name == table]
+        return not found.tables or any(set(columns) <= set(frame.columns) for frame in frames)
 
     def meta(self, name: str) -> Any:
         """Return what is known of the run besides its numbers, None if it is not."""
@@ -116,15 +126,25 @@ class Side:
         known = numbers(basis["steps"]) / np.maximum(numbers(basis["ranks"]), 1)
         return float(known[0]) if np.isfinite(known[:1]).any() else float(len(self.step_times))
 
+    @property
+    def tells_kernels(self) -> bool:
+        """Whether `kernels`, `collectives` and `copies` are known, be it as none."""
+        return self._tells("step_work", "kernels", _KERNEL)
+
+    @property
+    def tells_operators(self) -> bool:
+        """Whether `operators` are known, be it as none."""
+        return self._tells("operators", "operators", _OPERATOR)
+
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Device work (see `per`): path, shapes, kernel, kind, count, time (ns)."""
-        return self._work("step_work", "kernels", ["path", "shapes", "kernel", "kind"], ["count", "time"])
+        return self._work("step_work", "kernels", _KERNEL[:4], _KERNEL[4:])
 
     @cached_property
     def operators(self) -> pd.DataFrame:
         """Operators of the host (see `per`): name, count, time (self, ns)."""
-        table = self._work("operators", "operators", ["name"], ["step_count", "step_self"])
+        table = self._work("operators", "operators", _OPERATOR[:1], _OPERATOR[1:])
         table = table.rename(columns={"step_count": "count", "step_self": "time"})
         is_step = table["name"].str.startswith("ProfilerStep").astype(bool)  # An operator in traces of before 2022.
         return table[(table["count"] > 0) & ~is_step].reset_index(drop=True)

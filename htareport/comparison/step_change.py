@@ -109,6 +109,8 @@ def sentence(change: Change) -> str:
     against = f"{change.steps[0]} against {change.steps[1]} step{'s' if change.steps[1] != 1 else ''}"
     if change.outcome is Outcome.TOO_FEW:
         return f"Too few steps to tell ({against}): step time {values} ({percent(change.ratio)})."
+    if change.outcome is Outcome.SAME and change.interval in {None, Interval(1.0, 1.0)}:
+        return f"The step times are the same: {text(change.base, Unit.NANOSECONDS)} ({against})."
     sure = f"{against}{_between(change.interval)}, p{NNBSP}{_p(change.p)}"
     if change.outcome is Outcome.SAME:
         return f"No detectable change of the step time: {values} ({percent(change.ratio)}; {sure})."

@@ -32,7 +32,7 @@ def changed(value: float, unit: Unit, *, is_share: bool) -> str:
 def between(interval: Interval, unit: Unit, *, is_share: bool) -> str:
     """Return the interval of a change as text."""
     low, high = (changed(end, unit, is_share=is_share) for end in (interval.low, interval.high))
-    return f"{low} to {high}"
+    return f"{low.removesuffix(f'{NNBSP}points')} to {high}"
 
 
 def shortened(name: str, longest: int) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htareport.algorithms.samples import (
+    _resampled,
     difference_interval,
     mann_whitney,
     ratio_interval,
@@ -57,6 +58,13 @@ def test_normal_approximation_is_close_to_counting():
     assert more < 0.1
 
 
+def test_a_small_and_a_large_sample_are_counted():
+    """Of C(103, 3) ways to deal, two are as extreme as this; the normal distribution would say 0.003."""
+    p = mann_whitney(np.arange(3.0), np.arange(3.0, 103))
+    assert p == pytest.approx(2 / math.comb(103, 3))
+    assert mann_whitney(np.arange(3.0, 103), np.arange(3.0)) == pytest.approx(p)
+
+
 def test_large_samples_of_one_value():
     assert mann_whitney(np.full(30, 7.0), np.full(40, 7.0)) == 1
 
@@ -71,6 +79,13 @@ def test_swapping_mirrors(base, new):
         assert other.high == pytest.approx(1 / one.low)
 
 
+@pytest.mark.parametrize(("values", "share"), [([1.0, 2], 1 / 4), ([1.0, 2, 3], 7 / 27), ([1.0, 2, 3, 4], 13 / 256)])
+def test_medians_are_those_of_drawn_values(values, share):
+    """The least is the median if both of two draws are the least, two of three, or three of four."""
+    drawn = _resampled(np.array(values), median=True)
+    assert (drawn == 1).mean() == pytest.approx(share, abs=0.02)
+
+
 def test_interval_holds_the_truth():
     """In nearly all of 60 pairs of samples whose medians differ by a tenth."""
     source, hits = np.random.default_rng(1), 0
@@ -82,10 +97,20 @@ def test_interval_holds_the_truth():
     assert hits >= 50
 
 
+@pytest.mark.parametrize("size", [5, 300])
+def test_intervals_of_means_hold_the_truth_for_few_values_too(size):
+    """In about 95 of 100 pairs; plain resampling of five values would give 87."""
+    source = np.random.default_rng(2)
+    pairs = [(source.normal(100, 1, size), source.normal(100, 1, size)) for _ in range(200)]
+    assert 0.91 <= np.mean([0.0 in difference_interval(*pair) for pair in pairs]) <= 0.99
+    assert 0.91 <= np.mean([1.0 in ratio_interval(*pair, median=False) for pair in pairs]) <= 0.99
+
+
 def test_no_interval_of_one_value():
     assert ratio_interval(np.array([1.0]), np.array([1.0, 2])) is None
     assert difference_interval(np.array([1.0, 2]), np.array([1.0])) is None
     assert ratio_interval(np.array([0.0, 1]), np.array([1.0, 2])) is None
+    assert ratio_interval(np.array([0.0, 1]), np.array([1.0, 2]), median=False) is None
 
 
 def test_difference_of_means():

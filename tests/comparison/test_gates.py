@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import orjson
 import pytest
 from comparison.job import GEMM, Job
+from comparison.made import run, steps_of
 
 from htareport.cli import main
 from htareport.comparison import compare, judged
@@ -16,7 +17,7 @@ from htareport.comparison.sides import Side
 from htareport.comparison.topics import METRICS
 from htareport.errors import UsageError
 from htareport.render.junit import junit
-from htareport.report import Report, Unit
+from htareport.report import Fact, Report, Unit
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,7 @@ def test_grammar(written, expected):
         ("> 5 ms", "is no gate"),
         ("step_time > 5 ms or 6 ms", "is no gate"),
         ("step_time > nan", "is no gate"),
+        ("step_time > ٥ ms", "is no gate"),
         ("step_time > 5 parsec", "no unit 'parsec'"),
         ("exposed_comm_pct > +2%", "write +2 without %"),
     ],
@@ -144,6 +146,41 @@ def test_too_few_steps_are_inconclusive(runs, tmp_path):
     assert _state(few, "kernels > +5%", runs[2]) == "passed"  # Counted, not timed.
 
 
+@pytest.mark.parametrize(
+    ("gate", "reason"),
+    [
+        ("compute_pct > +2", "83.4 % → 86.3 % (+2.88 points); 95 % interval +2.87 to +2.89 points"),
+        ("step_time > +5%", "602 µs → 728 µs (+20.9 %); 95 % interval +20.8 % to +21.1 %"),
+        ("step_time > +90 us", "602 µs → 728 µs (+126 µs); 95 % interval +125 µs to +127 µs"),
+        ("step_time_p95 > +5%", "603 µs → 729 µs (+20.9 %); this number has no interval here"),
+        ("memory_peak > +10%", "1.20 GiB → 1.80 GiB (+50.0 %)"),
+        ("samples_per_second < -5%", "100 → 82.7 (−17.3 %); 95 % interval −17.4 % to −17.2 %"),
+        ("collectives > +0", "0 → 2 (+2)"),
+    ],
+)
+def test_reasons(gate, reason):
+    """With signs, shares in percentage points; none of a kind is 0 and not unknown; throughput follows step time."""
+    kernels = [("op", "8", "gemm", "compute", 3, 500.0)]
+
+    def of(compute, speed, peak, **work):
+        facts = (Fact("samples_per_second", "samples per second", speed, Unit.NUMBER),
+                 Fact("peak_memory", "peak memory", peak * 2**30, Unit.BYTES))  # fmt: skip
+        return run({0: steps_of(compute, 100, count=40)}, kernels=kernels, facts=facts, **work)
+
+    base, new = of(500, 100.0, 1.2), of(626, 100 * 602 / 728, 1.8, collectives=[("all_reduce", 2, 50.0)])
+    (verdict,) = judged(compare(base, new), [parse(gate)], base)[1]
+    assert verdict.reason.replace("\u202f", " ") == reason
+    assert str(verdict.state) == ("inconclusive" if "no interval" in reason else "crossed")
+
+
+def test_intervals_are_not_shown_where_steps_are_too_few():
+    """As the verdict says: three steps against five tell nothing."""
+    three, five = (run({0: steps_of(500, count=count)}) for count in (3, 5))
+    table = compare(three, five)["compare"].table("metrics").set_index("name")
+    assert set(table["interval"]) == {"–"}
+    assert (compare(five, five)["compare"].table("metrics").set_index("name")["interval"] != "–").sum() >= 2
+
+
 def test_every_metric_of_a_run_can_be_known_before(runs):
     assert set(metrics(Side(runs[0]))) <= set(METRICS)
 
@@ -187,6 +224,11 @@ def test_junit(runs):
         ["failure"],
     ]
     assert _suite(runs[0]).get("failures") == "0"
+
+
+def test_junit_of_a_state_that_is_none():
+    """Nothing but passed is a success."""
+    assert _suite(Report("x", meta={"gates": [{"gate": "a", "state": "perhaps"}]})).get("failures") == "1"
 
 
 def test_junit_of_hostile_text():
