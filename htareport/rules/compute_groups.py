@@ -51,6 +51,7 @@ class Group:
 
 def short(kernel: str) -> str:
     """A kernel's name without its return type and arguments."""
+    kernel = kernel.replace("(anonymous namespace)::", "")
     found = _INNER.search(kernel) or _OUTER.match(kernel)
     return (found[1] if found.lastindex else found[0]).strip() if found else kernel
 

@@ -74,16 +74,17 @@ def spread(rank: Rank, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def sole(rank: Rank) -> dict[Lane, Sole]:
-    """When each device runs one event alone, in order."""
-    if "compute:sole" not in rank.shared:
-        rank.shared["compute:sole"] = {lane: _sole(rank, lane) for lane in rank.lanes}
-    found: dict[Lane, Sole] = rank.shared["compute:sole"]
+def sole(rank: Rank, beside: str = "") -> dict[Lane, Sole]:
+    """When each device runs one event alone, in order; events of the kind `beside` are taken not to be there."""
+    if f"compute:sole{beside}" not in rank.shared:
+        rank.shared[f"compute:sole{beside}"] = {lane: _sole(rank, lane, beside) for lane in rank.lanes}
+    found: dict[Lane, Sole] = rank.shared[f"compute:sole{beside}"]
     return found
 
 
-def _sole(rank: Rank, lane: Lane) -> Sole:
+def _sole(rank: Rank, lane: Lane, beside: str) -> Sole:
     events = rank.events[lane]
+    events = events[(events["kind"] != beside).to_numpy()]
     place = events.index.to_numpy()
     stamps = np.concatenate((events["ts"].to_numpy(), events["end"].to_numpy()))
     order = np.argsort(stamps, kind="stable")
@@ -95,11 +96,14 @@ def _sole(rank: Rank, lane: Lane) -> Sole:
     return Sole(stamps[:-1][alone], stamps[1:][alone], which[alone] - 1)
 
 
-def shortened(rank: Rank, saving: NDArray[np.float64]) -> Sets:
-    """What is gained, as intervals, if each device event takes so many ns less; nothing of what others cover."""
+def shortened(rank: Rank, saving: NDArray[np.float64], beside: str = "") -> Sets:
+    """What is gained, as intervals, if each device event takes so many ns less.
+
+    Nothing of what others cover is; but those of the kind `beside` are taken to move along.
+    """
     found = Sets()
     whole = np.diff(np.rint(np.cumsum(np.maximum(saving, 0))), prepend=0).astype(np.int64)  # Keeps their sum.
-    for lane, pieces in sole(rank).items():
+    for lane, pieces in sole(rank, beside).items():
         lengths = pieces.end - pieces.start
         events = rank.events[lane].index.to_numpy()
         alone = np.zeros(len(saving), np.int64)

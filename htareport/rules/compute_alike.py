@@ -1,0 +1,60 @@
+"""Compute kernels that do equal work, as far as the trace tells: same name, grid, operator and shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.analyses import launched
+from htareport.analyses.modelled import NONE
+from htareport.rules.compute_grids import grid_codes
+from htareport.rules.compute_groups import short
+from htareport.rules.compute_time import in_steps, sole
+from htareport.rules.rank import Rank
+
+
+def alike(rank: Rank) -> pd.DataFrame:
+    """Compute kernels of the steps, in order of start.
+
+    Columns: event (place among device events), key (equal for equal work on a device), name, grid, operator and shapes
+    (codes, -1 none), device, step, ts, end, dur, alone (what of it no other event of the device covers, ns).
+    """
+    if "compute:alike" not in rank.shared:
+        rank.shared["compute:alike"] = _alike(rank)
+    found: pd.DataFrame = rank.shared["compute:alike"]
+    return found
+
+
+def _alike(rank: Rank) -> pd.DataFrame:
+    trace, events = rank.trace, rank.trace.device_events
+    mine = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy())
+    rows = launched.operator_rows(trace)[mine]
+    there = rows != NONE
+    operator, shapes = np.full(len(mine), NONE, np.int64), np.full(len(mine), NONE, np.int64)
+    operator[there] = launched.names_of(trace, rows[there])
+    shapes[there] = launched.codes_of(trace, rows[there], "shapes")
+    name, grid = events["name"].cat.codes.to_numpy()[mine].astype(np.int64), grid_codes(rank)[mine]
+    device = pd.factorize(events["device"])[0][mine]
+    keys = np.column_stack([name, grid, operator, shapes, device])
+    alone = np.zeros(len(events), np.int64)
+    for pieces in sole(rank).values():
+        np.add.at(alone, pieces.event, pieces.end - pieces.start)
+    return pd.DataFrame(
+        {
+            "event": mine,
+            "key": np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1),
+            **dict(zip(("name", "grid", "operator", "shapes", "device"), keys.T, strict=True)),
+            **{column: events[column].to_numpy()[mine] for column in ("step", "ts", "end", "dur")},
+            "alone": alone[mine],
+        }
+    )
+
+
+def most(rank: Rank, events: pd.DataFrame, excess: NDArray[np.float64], count: int = 3) -> list[tuple[str, float]]:
+    """Names of the kernels of most excess, with that per step in ns."""
+    sums = dict[str, float]()
+    for code, time in zip(events["name"].tolist(), excess.tolist(), strict=True):
+        name = short(rank.trace.loaded.strings[code])
+        sums[name] = sums.get(name, 0.0) + time / rank.num_steps
+    return sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:count]

@@ -1,0 +1,200 @@
+"""Kernels that take unequal times for equal work: by themselves, and while collectives run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.algorithms.intervals import Intervals
+from htareport.findings import Finding
+from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.compute_alike import alike, most
+from htareport.rules.compute_time import asked, held_up, shortened
+from htareport.rules.rank import Lane, Rank, total
+from htareport.trace import Capability
+
+_WORTH = 0.001  # Of the step: kernels of which less could come are not looked at.
+
+
+def _listed(found: Found) -> str:
+    return ", ".join(f"`{name}` {found.time(time)}" for name, time in found.numbers["names"])
+
+
+@dataclass(frozen=True)
+class UnstableKernels(Rule):
+    """Kernels take unequal times for the same work in each step.
+
+    ## When it speaks
+    A kernel at the same place of each of at least `steps` steps (same name, grid, operator and shapes, and as many of
+    them in each step) takes times that vary by more than `spread` (standard deviation by mean), over at least `calls`
+    calls that nothing else on the device overlaps; what they take above a quarter's best at each place is at least
+    `least` of the step.
+
+    ## What it could save
+    That excess.
+
+    ## What to do
+    Work that depends on the data (sparse or variable lengths): sort or pack it. Otherwise look at clocks, power and
+    thermal limits (`nvidia-smi -q -d PERFORMANCE`), and at other processes on the GPU.
+
+    ## How to verify
+    The standard deviation of these kernels in *Kernels by total time* goes down.
+    """
+
+    code, title, family, section = "C13", "Kernels of unequal times", Family.COMPUTE, "kernel_breakdown"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.STEPS})
+
+    spread: float = 0.3
+    calls: int = 10
+    steps: int = 5
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        events, number = alike(rank), len(rank.trace.steps)
+        if number < self.steps or not len(events):
+            return None
+        events = events[events["alone"] == events["dur"]]
+        groups = events.groupby("key")["dur"]
+        above = groups.transform("sum") - groups.transform("size") * groups.transform("min")
+        events = events[(above >= _WORTH * rank.whole).to_numpy()]
+        events = events[self._regular(events, number)]
+        if not len(events):
+            return None
+        place = events.groupby(["key", "step"]).cumcount()
+        places = events.groupby([events["key"], place])["dur"]
+        typical = places.transform("median").to_numpy()
+        relative = pd.Series(events["dur"].to_numpy() / np.maximum(typical, 1), index=events.index)
+        varied = relative.groupby(events["key"])
+        unstable = ((varied.transform("std") / varied.transform("mean")) > self.spread).to_numpy()
+        best = places.transform(lambda times: times.quantile(0.25)).to_numpy() if unstable.any() else typical
+        excess = np.where(unstable, np.maximum(events["dur"].to_numpy() - best, 0), 0.0)
+        saving = np.zeros(len(rank.trace.device_events))
+        saving[events["event"].to_numpy()] = excess
+        claim = shortened(rank, saving)
+        if rank.share(claim) < self.least:
+            return None
+        numbers = {"names": most(rank, events, excess), "calls": int(unstable.sum()), "asked": asked(rank, saving)}
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def _regular(self, events: pd.DataFrame, steps: int) -> NDArray[np.bool_]:
+        """Which kernels every step has as many of, and enough of them."""
+        sizes = events.groupby(["key", "step"]).size()
+        each = sizes.groupby(level=0).agg(["min", "max", "size", "sum"])
+        fine = (each["min"] == each["max"]) & (each["size"] == steps) & (each["sum"] >= self.calls)
+        return events["key"].isin(fine.index[fine]).to_numpy()
+
+    def tell(self, found: Found) -> Finding | None:
+        return self.finding(
+            found,
+            f"Kernels take unequal times for equal work: up to {found.time(found.most)} {found.per} above their best",
+            evidence=f"Above the best quarter of the same place in each step: {_listed(found)} per step.",
+            advice="Where the work depends on the data, sort or pack it. Otherwise look at clocks, power and thermal "
+            "limits (`nvidia-smi -q -d PERFORMANCE`, `amd-smi metric`) and at other processes on the GPU.",
+            assumption="Each call takes what the best quarter takes at its place of the step." + held_up(found),
+            verify="The standard deviation of these kernels in *Kernels by total time* goes down.",
+        )
+
+
+@dataclass(frozen=True)
+class SlowedByCommunication(Rule):
+    """Compute kernels are slower while collectives run.
+
+    ## When it speaks
+    Kernels of equal work take, in the median, at least `ratio` times as long where collectives cover half of them or
+    more as where nothing does, with `calls` calls of each; the excess is at least `least` of the step. Collectives that
+    outlast the compute over them don't count: there, compute is not what the step waits for.
+
+    ## What it could save
+    The excess, where nothing but collectives runs beside. It is the price of overlap: less of it at the cost of more
+    exposed communication gains nothing, so the lower estimate is zero.
+
+    ## What to do
+    Let collectives take fewer processors: `NCCL_MAX_CTAS` (or `NCCL_MAX_NCHANNELS`), on AMD `RCCL_MAX_NCHANNELS`, or
+    copy engines; move them over work that is bound by arithmetic.
+
+    ## How to verify
+    The step is shorter, and exposed communication not longer.
+    """
+
+    code, title, family, section = "C14", "Collectives slow compute", Family.COMPUTE, "comm_overlap"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.COMM})
+
+    ratio: float = 1.15
+    calls: int = 5
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        events = alike(rank)
+        if not len(events):
+            return None
+        over, hidden = _covered(rank, events)
+        overlapped, free = hidden >= events["dur"].to_numpy() / 2, over == 0
+        free &= events["alone"].to_numpy() == events["dur"].to_numpy()
+        times = pd.DataFrame({"key": events["key"].to_numpy(), "dur": events["dur"].to_numpy()})
+        beside, without = (times[chosen].groupby("key")["dur"].agg(["median", "size"]) for chosen in (overlapped, free))
+        both = beside.add_suffix("_beside").join(without, how="inner")
+        slow = both[
+            (both["size_beside"] >= self.calls)
+            & (both["size"] >= self.calls)
+            & (both["median_beside"] >= self.ratio * both["median"])
+        ]
+        usual = times["key"].map(slow["median"]).to_numpy(np.float64)
+        excess = np.where(overlapped & ~np.isnan(usual), np.maximum(times["dur"].to_numpy() - usual, 0), 0.0)
+        saving = np.zeros(len(rank.trace.device_events))
+        saving[events["event"].to_numpy()] = np.nan_to_num(excess)
+        claim = shortened(rank, saving, beside="comm")
+        if rank.share(claim) < self.least:
+            return None
+        numbers = {
+            "names": most(rank, events, np.nan_to_num(excess)),
+            "ratio": float((slow["median_beside"] / slow["median"]).median()),
+            "hidden": (total(rank.busy("comm")) + total(rank.busy("compute")) - total(rank.busy("comm", "compute")))
+            / rank.num_steps,
+            "asked": asked(rank, saving),
+        }
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"Collectives slow the compute beside them, by up to {found.time(found.most)} {found.per}",
+            evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(found)} more "
+            f"per step. Overlap hides {found.time(n['hidden'])} of communication per step, so it is still worth it "
+            "unless that is less.",
+            advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `RCCL_MAX_NCHANNELS`), or move them "
+            "over work that is bound by arithmetic rather than memory. Keep it only if the step gets shorter.",
+            low_ns=0,
+            assumption="Collectives stay hidden while taking nothing of the device; the lower estimate is that they "
+            "cannot." + held_up(found),
+            verify="The step is shorter, and exposed communication not longer.",
+            snippet="NCCL_MAX_CTAS=8 torchrun train.py",
+        )
+
+
+def _covered(rank: Rank, events: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What of kernels runs beside collectives, and beside those at whose end compute still runs, ns."""
+    over, hidden = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
+    place = np.full(len(rank.trace.device_events), -1, np.int64)
+    place[events["event"].to_numpy()] = np.arange(len(events))
+    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+    for lane in rank.lanes:
+        mine = place[rank.events[lane].index.to_numpy()]
+        mine = mine[mine >= 0]
+        comm = _union(rank, lane, "comm")
+        if len(comm) and len(mine):
+            over[mine] = intervals.covered(comm, starts[mine], ends[mine])
+            compute = _union(rank, lane, "compute")
+            inside = intervals.covered(compute, comm[:, 1] - 1, comm[:, 1] + 1) == 2  # noqa: PLR2004  both sides of the end
+            hidden[mine] = intervals.covered(comm[inside], starts[mine], ends[mine])
+    return over, hidden
+
+
+def _union(rank: Rank, lane: Lane, kind: str) -> Intervals:
+    events = rank.events[lane]
+    chosen = events[events["kind"] == kind]
+    return intervals.union(chosen["ts"].to_numpy(), chosen["end"].to_numpy())
