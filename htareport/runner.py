@@ -97,7 +97,8 @@ def analyze(  # noqa: PLR0913  the options of a run
     job = _job(loaded)
     drawn = [_section(analysis, loaded, job) for analysis in chosen]
     evidence = [summary.evidence for summary in loaded if summary.evidence]
-    found = [tell(evidence, asked, job.zero_ns)] if evidence else []
+    damaged = [summary.rank for summary in loaded if summary.facts and summary.facts.salvaged]
+    found = [marked(tell(evidence, asked, job.zero_ns), damaged)] if evidence else []
     sections = (*found, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
