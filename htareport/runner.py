@@ -97,8 +97,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     job = _job(loaded)
     drawn = [_section(analysis, loaded, job) for analysis in chosen]
     evidence = [summary.evidence for summary in loaded if summary.evidence]
-    damaged = [summary.rank for summary in loaded if summary.facts and summary.facts.salvaged]
-    found = [marked(tell(evidence, asked, job.zero_ns), damaged)] if evidence else []
+    found = [marked(tell(evidence, asked, job.zero_ns), _salvaged(loaded))] if evidence else []
     sections = (*found, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
@@ -239,7 +238,11 @@ def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> 
         )
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))
-    return marked(done, [s.rank for s in having if s.facts and s.facts.salvaged]), problem
+    return marked(done, _salvaged(having)), problem
+
+
+def _salvaged(summaries: Sequence[RankSummary]) -> list[int]:
+    return [each.rank for each in summaries if each.facts and each.facts.salvaged]
 
 
 def _failed(section: Section, error: str) -> tuple[Section, str]:

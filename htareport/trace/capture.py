@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from htareport.algorithms.decimals import MISSING
 from htareport.errors import TraceFileError, printable
 from htareport.trace import classify, metadata
-from htareport.trace.careful import Slip
+from htareport.trace.careful import Salvaged, Slip
 from htareport.trace.decode import Reader
-from htareport.trace.load import Salvaged, read_file
+from htareport.trace.load import read_file
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.rows import Columns, Rows
 

@@ -55,6 +55,20 @@ class Damage:
 
 
 @dataclass
+class Salvaged:
+    """What is kept of a file that is damaged or ends early: complete events, and the bytes up to the last of them."""
+
+    reason: str
+    events: int
+    kept_bytes: int
+    all_bytes: int  # As far as the content could be read.
+
+    def __str__(self) -> str:
+        within = f"within the first {self.kept_bytes:,} of {self.all_bytes:,} bytes"
+        return f"{self.reason}; {self.events:,} complete events are kept, {within}; what is missing may be of any time"
+
+
+@dataclass
 class Repairs:
     """What was wrong with one file, as far as it could be read on."""
 

@@ -12,7 +12,7 @@ import orjson
 
 from htareport.errors import TraceFileError
 from htareport.trace.blocks import blocks
-from htareport.trace.careful import Repairs, read_carefully
+from htareport.trace.careful import Repairs, Salvaged, read_carefully
 from htareport.trace.decode import Reader
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.repair import COMMAS, mend
@@ -39,16 +39,6 @@ _LOOK_BACK = 256  # Bytes before the end of the array in which its last comma is
 _NULL = b"null"  # Stands for the events between the metadata before and behind them.
 _BEHIND = "text behind the end of the metadata"
 _TELLING = re.compile(rb'"(baseTimeNanoseconds|rank)"\s*:\s*"?(-?\d{1,19})\b')
-
-
-@dataclass
-class Salvaged:
-    """What is kept of a file that is damaged or ends early: complete events, and the bytes up to the last of them."""
-
-    reason: str
-    events: int
-    kept_bytes: int
-    all_bytes: int  # As far as the content could be read.
 
 
 @dataclass

@@ -27,6 +27,7 @@ from htareport.trace.window import ALL, Window, listed
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 
+Files: TypeAlias = str | Path | Iterable[str | Path]
 Source: TypeAlias = str | Path | Iterable[str | Path] | Mapping[int, str | Path | tuple[Path, ...]]
 
 
@@ -114,17 +115,10 @@ class RankTrace:
     window: Window = ALL
 
     @classmethod
-    def load(
-        cls,
-        rank: int,
-        path: str | Path | Iterable[str | Path],
-        window: Window = ALL,
-        options: ReadOptions | None = None,
-    ) -> Self:
+    def load(cls, rank: int, path: Files, window: Window = ALL, options: ReadOptions | None = None) -> Self:
         """Read the file or files of a rank. TraceFileError if none can be used; `problems` names those that cannot."""
-        options = options or DEFAULT_OPTIONS
         loaded = load_rank(_paths(path), options)
-        return cls(rank, redacted(loaded) if options.redact else loaded, window)
+        return cls(rank, redacted(loaded) if options and options.redact else loaded, window)
 
     def narrowed(self, window: Window) -> Self:
         """Return the same events seen through another window."""
@@ -145,12 +139,8 @@ class RankTrace:
     @property
     def salvaged(self) -> tuple[str, ...]:
         """What was kept of each of its files that is damaged or ends early, in words."""
-        return tuple(
-            f"rank {self.rank} is salvaged: {each.name}: {kept.reason}; {kept.events:,} complete events are kept, "
-            f"within the first {kept.kept_bytes:,} of {kept.all_bytes:,} bytes; what is missing may be of any time"
-            for each in self.captures
-            if (kept := each.salvaged) is not None
-        )
+        kept = ((each.name, each.salvaged) for each in self.captures)
+        return tuple(f"rank {self.rank} is salvaged: {name}: {salvaged}" for name, salvaged in kept if salvaged)
 
     @property
     def start_ns(self) -> int | None:
