@@ -93,6 +93,16 @@ def codes_of(trace: RankTrace, rows: NDArray[np.int64], column: str) -> NDArray[
     return codes
 
 
+def distinct(*columns: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows with the first of each combination of values, in order, and the number of the combination of each row."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        codes, values = pd.factorize(column)
+        number = pd.factorize(number * max(len(values), 1) + codes)[0]
+    first = np.flatnonzero(~pd.Series(number).duplicated().to_numpy())
+    return first, number
+
+
 def shape_text(written: str) -> str:
     """Shapes of inputs, as text that is read rather than parsed."""
     try:

@@ -108,9 +108,9 @@ def _counting(trace: RankTrace) -> NDArray[np.bool_]:
 def _signatures(trace: RankTrace, rows: NDArray[np.int64]) -> tuple[tuple[Signature, ...], NDArray[np.int64]]:
     """The distinct ones among rows of the host table, and which each has."""
     columns = [launched.codes_of(trace, rows, column) for column in ("shapes", "types", "inputs")]
-    keys = np.column_stack([launched.names_of(trace, rows), *columns])
-    distinct, number = np.unique(keys, axis=0, return_inverse=True)
-    return tuple(_signature(trace, codes) for codes in distinct.tolist()), number.reshape(-1)
+    columns = [launched.names_of(trace, rows), *columns]
+    first, number = launched.distinct(*columns)
+    return tuple(_signature(trace, [int(column[row]) for column in columns]) for row in first.tolist()), number
 
 
 def _signature(trace: RankTrace, codes: list[int]) -> Signature:

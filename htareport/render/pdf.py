@@ -33,7 +33,7 @@ _NARROW_MM, _WIDE_MM = 84.0, 174.0  # which are so wide.
 _MOST_COLUMNS = 7
 _MOST_ROWS = 10
 _LONGEST_NAME = 60
-_MOST_FINDINGS = 5
+_MOST_FINDINGS, _MOST_BESIDE_CHANGES = 5, 3  # The latter of a comparison, which has its own chapter first.
 _LINE_LENGTH = 100  # Characters of a line of text, rather too few.
 # Heights in mm of what surrounds charts and rows.
 _HEAD, _TITLE, _FRAME, _TABLE, _ROW, _LINE = 72.0, 17.0, 15.0, 9.0, 4.7, 4.2
@@ -117,7 +117,7 @@ def chosen(report: Report, room: float) -> list[Block]:
         places |= {s.name: max(0, places[s.name] - 2) for s in good if s.group == good[0].group}
     others = [section for section in report.sections if section.status is not Status.OK]
     left = room - _HEAD - _LINE * (min(len(report.warnings), 6) + len(others) + len(cards(report.sections)) + 4)
-    told = findings.told(report, _MOST_FINDINGS)
+    told = _told(report)
     left -= sum(map(_height, told.cards)) if told else 0.0
     blocks = dict[str, Block]()
     for section in sorted(good, key=lambda section: places[section.name]):
@@ -135,7 +135,7 @@ def summary_html(report: Report, blocks: list[Block], paper: str, full_report: t
     """Return the page that WeasyPrint lays out."""
     return environment().get_template("summary.pdf.html.j2").render(
         report=report, blocks=blocks, paper=paper, full_report=full_report, chips=about.chips(report),
-        cards=cards(report.sections), told=findings.told(report, _MOST_FINDINGS),
+        cards=cards(report.sections), told=_told(report),
         before=findings.num_before(report, [block.section.name for block in blocks]),
         window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
         missing=parts.missing(report), elsewhere=_elsewhere(report, blocks),
@@ -147,6 +147,10 @@ def _good(report: Report) -> list[Section]:
     """The sections that could be made, but for the findings, which stand on the first page."""
     advice = findings.section_of(report)
     return [section for section in report.sections if section.status is Status.OK and section is not advice]
+
+
+def _told(report: Report) -> findings.Told | None:
+    return findings.told(report, _MOST_BESIDE_CHANGES if brief.is_comparison(report) else _MOST_FINDINGS)
 
 
 def _height(card: findings.Card) -> float:

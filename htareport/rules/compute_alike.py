@@ -10,7 +10,7 @@ from htareport.analyses import launched
 from htareport.analyses.modelled import NONE
 from htareport.rules.compute_grids import grid_codes
 from htareport.rules.compute_groups import short
-from htareport.rules.compute_time import in_steps, sole
+from htareport.rules.compute_time import in_steps, operators, sole
 from htareport.rules.rank import Rank
 
 
@@ -18,7 +18,7 @@ def alike(rank: Rank) -> pd.DataFrame:
     """Compute kernels of the steps, in order of start.
 
     Columns: event (place among device events), key (equal for equal work on a device), name, grid, operator and shapes
-    (codes, -1 none), device, step, ts, end, dur, alone (what of it no other event of the device covers, ns).
+    (codes, -1 none), step, dur (ns), alone (whether no other event of the device covers any of it).
     """
     if "compute:alike" not in rank.shared:
         rank.shared["compute:alike"] = _alike(rank)
@@ -29,25 +29,27 @@ def alike(rank: Rank) -> pd.DataFrame:
 def _alike(rank: Rank) -> pd.DataFrame:
     trace, events = rank.trace, rank.trace.device_events
     mine = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy())
-    rows = launched.operator_rows(trace)[mine]
+    rows = operators(rank)[mine]
     there = rows != NONE
     operator, shapes = np.full(len(mine), NONE, np.int64), np.full(len(mine), NONE, np.int64)
     operator[there] = launched.names_of(trace, rows[there])
     shapes[there] = launched.codes_of(trace, rows[there], "shapes")
     name, grid = events["name"].cat.codes.to_numpy()[mine].astype(np.int64), grid_codes(rank)[mine]
     device = pd.factorize(events["device"])[0][mine]
-    keys = np.column_stack([name, grid, operator, shapes, device])
-    alone = np.zeros(len(events), np.int64)
+    columns = {"name": name, "grid": grid, "operator": operator, "shapes": shapes}
+    left = events["dur"].to_numpy().copy()
     for pieces in sole(rank).values():
-        np.add.at(alone, pieces.event, pieces.end - pieces.start)
+        np.subtract.at(left, pieces.event, pieces.end - pieces.start)
     return pd.DataFrame(
         {
-            "event": mine,
-            "key": np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1),
-            **dict(zip(("name", "grid", "operator", "shapes", "device"), keys.T, strict=True)),
-            **{column: events[column].to_numpy()[mine] for column in ("step", "ts", "end", "dur")},
-            "alone": alone[mine],
-        }
+            "event": mine.astype(np.int32),
+            "key": launched.distinct(*columns.values(), device)[1].astype(np.int32),
+            **{name: values.astype(np.int32) for name, values in columns.items()},
+            "step": events["step"].to_numpy()[mine].astype(np.int32),
+            "dur": events["dur"].to_numpy()[mine],
+            "alone": left[mine] == 0,
+        },
+        copy=False,
     )
 
 

@@ -15,6 +15,7 @@ from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, limits_of
 from htareport.devices import Precision
 from htareport.rules.compute_time import calls_in_steps, work
+from htareport.rules.compute_time import operators as launching
 from htareport.rules.rank import Rank
 
 _SOFTMAX = {"aten::_softmax": False, "aten::_softmax_backward_data": True}  # Whether it is of the backward pass.
@@ -80,7 +81,7 @@ class _Operators:
     def __init__(self, rank: Rank) -> None:
         trace, found, host = rank.trace, work(rank), rank.trace.host
         self.rank = rank
-        self.rows, inverse = np.unique(launched.operator_rows(trace), return_inverse=True)
+        self.rows, inverse = np.unique(launching(rank), return_inverse=True)
         self.events = np.argsort(inverse, kind="stable")
         self.first = np.searchsorted(inverse[self.events], np.arange(len(self.rows) + 1))
         self.thread = host["thread"].to_numpy()[self.rows] * len(trace.captures) + host["capture"].to_numpy()[self.rows]

@@ -12,7 +12,7 @@ from htareport.analyses import launched
 from htareport.analyses.modelled import NONE
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.compute_time import compute_time, in_steps
+from htareport.rules.compute_time import compute_time, in_steps, operators
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 
@@ -50,21 +50,21 @@ class Dominates(Rule):
 
     def look(self, rank: Rank) -> Evidence | None:
         trace, events = rank.trace, rank.trace.device_events
-        rows = launched.operator_rows(trace)
+        rows = operators(rank)
         mine = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy() & (rows != NONE))
         if not len(mine):
             return None
         columns = [launched.codes_of(trace, rows[mine], name) for name in ("shapes", "types")]
-        distinct, inverse = np.unique(
-            np.column_stack([launched.names_of(trace, rows[mine]), *columns]), axis=0, return_inverse=True
-        )
-        times = np.bincount(inverse.reshape(-1), events["dur"].to_numpy()[mine])
+        columns = [launched.names_of(trace, rows[mine]), *columns]
+        first, number = launched.distinct(*columns)
+        times = np.bincount(number, events["dur"].to_numpy()[mine])
         most = int(times.argmax())
         time, whole = float(times[most]), compute_time(rank)
-        if time < self.share * whole or time < self.least * rank.whole or distinct[most, 1] == NONE:
+        if time < self.share * whole or time < self.least * rank.whole or columns[1][first[most]] == NONE:
             return None
-        name, shapes, types = (trace.loaded.strings[code] if code != NONE else "[]" for code in distinct[most].tolist())
-        calls = len(np.unique(rows[mine][inverse.reshape(-1) == most]))
+        codes = [int(column[first[most]]) for column in columns]
+        name, shapes, types = (trace.loaded.strings[code] if code != NONE else "[]" for code in codes)
+        calls = len(np.unique(rows[mine][number == most]))
         numbers = {
             "name": name,
             "shapes": launched.shape_text(shapes),

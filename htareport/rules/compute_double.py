@@ -16,7 +16,7 @@ from htareport.devices import Precision
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_events import events_of, evidence_of, listed
-from htareport.rules.compute_time import compute_time, held_up
+from htareport.rules.compute_time import compute_time, held_up, operators
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 
@@ -53,7 +53,7 @@ class Float64(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         events, trace = events_of(rank), rank.trace
         products = events.named(_DOUBLE)
-        rows = launched.operator_rows(trace)
+        rows = operators(rank)
         mine = events.wanted & (products | _with_doubles(rank, rows))
         if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
             return None
@@ -87,13 +87,13 @@ def _with_doubles(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which device events are of operators that read a float64 tensor of more than one element."""
     there, strings = rows != NONE, rank.trace.loaded.strings
     found = np.zeros(len(rows), np.bool_)
-    codes = np.column_stack([launched.codes_of(rank.trace, rows[there], name) for name in ("types", "shapes")])
-    distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
+    columns = [launched.codes_of(rank.trace, rows[there], name) for name in ("types", "shapes")]
+    first, number = launched.distinct(*columns)
     known = [
         NONE not in {types, shapes} and '"double"' in strings[types] and _reads(strings[types], strings[shapes])
-        for types, shapes in distinct.tolist()
+        for types, shapes in zip(*(column[first].tolist() for column in columns), strict=True)
     ]
-    found[there] = np.array(known, np.bool_)[inverse.reshape(-1)]
+    found[there] = np.array(known, np.bool_)[number]
     return found
 
 

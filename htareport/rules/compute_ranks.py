@@ -59,7 +59,7 @@ class SlowRank(Rule):
 
     def look(self, rank: Rank) -> Evidence | None:
         events = alike(rank)
-        events = events[events["alone"] == events["dur"]]
+        events = events[events["alone"]]
         groups = events.groupby("key")
         table = groups["dur"].agg(["median", "size", "sum"])
         table = table[table["median"] >= _SHORT_NS].nlargest(_MOST, "sum")

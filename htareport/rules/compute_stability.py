@@ -57,10 +57,7 @@ class UnstableKernels(Rule):
         events, number = alike(rank), len(rank.trace.steps)
         if number < self.steps or not len(events):
             return None
-        events = events[events["alone"] == events["dur"]]
-        groups = events.groupby("key")["dur"]
-        above = groups.transform("sum") - groups.transform("size") * groups.transform("min")
-        events = events[(above >= _WORTH * rank.whole).to_numpy()]
+        events = events[events["alone"].to_numpy() & _varied(events, _WORTH * rank.whole)]
         events = events[self._regular(events, number)]
         if not len(events):
             return None
@@ -99,6 +96,16 @@ class UnstableKernels(Rule):
         )
 
 
+def _varied(events: pd.DataFrame, least: float) -> NDArray[np.bool_]:
+    """Which kernels are of equal work that takes at least so much (ns) longer than with its shortest time each."""
+    key, durations = events["key"].to_numpy(), events["dur"].to_numpy()
+    shortest = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, key, durations)
+    above = np.bincount(key, durations) - np.bincount(key) * shortest
+    found: NDArray[np.bool_] = (above >= least)[key]
+    return found
+
+
 @dataclass(frozen=True)
 class SlowedByCommunication(Rule):
     """Compute kernels are slower while collectives run.
@@ -133,7 +140,7 @@ class SlowedByCommunication(Rule):
             return None
         over, hidden = _covered(rank, events)
         overlapped, free = hidden >= events["dur"].to_numpy() / 2, over == 0
-        free &= events["alone"].to_numpy() == events["dur"].to_numpy()
+        free &= events["alone"].to_numpy()
         times = pd.DataFrame({"key": events["key"].to_numpy(), "dur": events["dur"].to_numpy()})
         beside, without = (times[chosen].groupby("key")["dur"].agg(["median", "size"]) for chosen in (overlapped, free))
         both = beside.add_suffix("_beside").join(without, how="inner")
@@ -179,9 +186,9 @@ class SlowedByCommunication(Rule):
 def _covered(rank: Rank, events: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What of kernels runs beside collectives, and beside those at whose end compute still runs, ns."""
     over, hidden = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
-    place = np.full(len(rank.trace.device_events), -1, np.int64)
-    place[events["event"].to_numpy()] = np.arange(len(events))
-    starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
+    place, places = np.full(len(rank.trace.device_events), -1, np.int64), events["event"].to_numpy()
+    place[places] = np.arange(len(events))
+    starts, ends = (rank.trace.device_events[column].to_numpy()[places] for column in ("ts", "end"))
     for lane in rank.lanes:
         mine = place[rank.events[lane].index.to_numpy()]
         mine = mine[mine >= 0]

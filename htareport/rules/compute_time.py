@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
+from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, Modelled, modelled
 from htareport.rules.base import Found
+from htareport.rules.host_rows import operators_around
 from htareport.rules.rank import Lane, Rank, Sets, total
 
 WORTH = 0.005  # Of the step: what saves less is not spoken of.
@@ -30,7 +32,7 @@ class Sole(NamedTuple):
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
-    event: NDArray[np.int64]
+    event: NDArray[np.int32]
 
 
 def work(rank: Rank) -> Modelled:
@@ -38,6 +40,14 @@ def work(rank: Rank) -> Modelled:
     if "compute:work" not in rank.shared:
         rank.shared["compute:work"] = modelled(rank.trace)
     found: Modelled = rank.shared["compute:work"]
+    return found
+
+
+def operators(rank: Rank) -> NDArray[np.int64]:
+    """Row of the host table of the innermost operator around the launch of each device event, -1 for none."""
+    if "compute:operators" not in rank.shared:
+        rank.shared["compute:operators"] = launched.around(rank.trace, operators_around(rank))
+    found: NDArray[np.int64] = rank.shared["compute:operators"]
     return found
 
 
@@ -85,13 +95,13 @@ def sole(rank: Rank, beside: str = "") -> dict[Lane, Sole]:
 def _sole(rank: Rank, lane: Lane, beside: str) -> Sole:
     events = rank.events[lane]
     events = events[(events["kind"] != beside).to_numpy()]
-    place = events.index.to_numpy()
+    place = events.index.to_numpy().astype(np.int32)
     stamps = np.concatenate((events["ts"].to_numpy(), events["end"].to_numpy()))
     order = np.argsort(stamps, kind="stable")
     stamps = stamps[order]
-    sign = np.concatenate((np.ones(len(place), np.int64), np.full(len(place), -1)))[order]
-    depth = np.cumsum(sign)[:-1]
-    which = np.cumsum(sign * (np.concatenate((place, place)) + 1)[order])[:-1]  # Of one alone, its place and 1.
+    change = np.concatenate((place + 1, -(place + 1)))[order]
+    depth = np.cumsum(np.sign(change), dtype=np.int32)[:-1]
+    which = np.cumsum(change, dtype=np.int32)[:-1]  # Of one alone, its place and 1: what overflows comes back.
     alone = np.flatnonzero((depth == 1) & (np.diff(stamps) > 0))
     return Sole(stamps[:-1][alone], stamps[1:][alone], which[alone] - 1)
 

@@ -174,8 +174,11 @@ def test_of_a_comparison_what_changed_comes_first():
 
 
 def test_the_pdf_has_five_with_their_advice():
-    """Code only of those that save something: how to record is said in the page."""
-    text = summary_html(report(*ALL, *[LOADER] * 4, NOTE), [], "A4", None)
+    """Code only of those that save something: how to record is said in the page. A comparison has three."""
+    given = report(*ALL, *[LOADER] * 4, NOTE)
+    compared = replace(given, meta=dict(given.meta) | {"comparison": {}})
+    assert summary_html(compared, [], "A4", None).count('<div class="finding ') == 3
+    text = summary_html(given, [], "A4", None)
     assert text.count('<div class="finding ') == 5
     assert "<em>Try:</em> Load in <em>workers</em>: <code>num_workers=4</code>." in text
     assert "<pre>DataLoader(" in text
