@@ -40,6 +40,18 @@ class Unit(StrEnum):
     BYTES_PER_SECOND = "bytes/s"
     FLOP = "flop"  # Floating-point operations.
     FLOP_PER_SECOND = "flop/s"
+    TIME_CHANGE = "+ns"  # Changes: shown with their sign.
+    RATIO_CHANGE = "+ratio"
+
+    @property
+    def is_change(self) -> bool:
+        """Whether values are changes of something."""
+        return self.startswith("+")
+
+    @property
+    def plain(self) -> Unit:
+        """The unit of what changed; of all else the unit itself."""
+        return Unit(self.removeprefix("+"))
 
     @property
     def is_additive(self) -> bool:

@@ -61,10 +61,14 @@ def number(value: Any) -> float | None:
 def text(value: Any, unit: Unit) -> str:
     """Return a value as shown to people: three significant digits and its unit, or a dash where it is missing.
 
-    Times are in ns, ratios from 0 to 1, rates in bytes per second (GB/s = 10^9), bytes become KiB, MiB, GiB.
+    Times are in ns, ratios from 0 to 1, rates in bytes per second (GB/s = 10^9), bytes become KiB, MiB, GiB. Changes
+    have their sign.
     """
     if is_missing(value):
         return MISSING
+    if unit.is_change:
+        shown = text(value, unit.plain)
+        return f"+{shown}" if isinstance(value, Real) and value > 0 else shown
     if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:
         return "yes" if value else "no"
     finite = number(value)
@@ -86,7 +90,7 @@ def _quantity(finite: float, value: Any, unit: Unit) -> str:
         return _digits(finite, plain=False)
     if unit is Unit.RATIO:
         return f"{_percent(100 * finite)}{NNBSP}%"
-    scale = scale_of(float(f"{finite:.3g}"), SCALES[unit])
+    scale = scale_of(max(abs(finite), abs(float(f"{finite:.3g}"))), SCALES[unit])  # 2**30 is 1.07e9, and a GiB.
     return f"{_digits(finite / scale.factor, plain=scale.factor == 1)}{NNBSP}{scale.symbol}"
 
 

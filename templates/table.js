@@ -30,13 +30,14 @@ const quantity = (value, unit) => {
   if (unit === 'count') return Number.isInteger(value) && Math.abs(value) < 1e15 ? fixed(value, 0) : digits(value, true);
   if (unit === 'number') return digits(value, false);
   if (unit === 'ratio') return `${percent(100 * value)}${NNBSP}%`;
-  const size = Math.abs(Number(value.toPrecision(3)));
+  const size = Math.max(Math.abs(value), Math.abs(Number(value.toPrecision(3)))); // 2 ** 30 is 1.07e9, and a GiB.
   const [, factor, symbol] = SCALES[unit].find(([threshold]) => size >= threshold);
   return `${digits(value / factor, factor === 1)}${NNBSP}${symbol}`;
 };
 const shown = (value, unit) => {
   if (value === null) return MISSING;
   if (typeof value !== 'number' || unit === 'text' || unit === 'name') return String(value);
+  if (unit[0] === '+') return (value > 0 ? '+' : '') + shown(value, unit.slice(1)); // A change.
   return quantity(value, unit).replaceAll('-', '\u2212');
 };
 
@@ -170,7 +171,7 @@ class LiveTable {
 
   save() {
     const head = this.heads.map((th) => {
-      const unit = CSV_UNITS[th.dataset.unit], label = th.textContent.trim().replaceAll('\u00a0', ' ');
+      const unit = CSV_UNITS[th.dataset.unit.replace('+', '')], label = th.textContent.trim().replaceAll('\u00a0', ' ');
       return csvCell(unit ? `${label} (${unit})` : label);
     });
     const lines = this.hits().map((row) => row.map((value) => csvCell(full(value))).join(','));

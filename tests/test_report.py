@@ -358,6 +358,10 @@ def test_units_that_add_up():
     assert {unit for unit in Unit if unit.is_additive} == {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES, Unit.FLOP}
     assert {unit for unit in Unit if unit.is_text} == {Unit.TEXT, Unit.NAME}
     assert {unit for unit in Unit if unit.is_id} == {Unit.ID, Unit.RANK, Unit.STEP}
+    assert {unit: unit.plain for unit in Unit if unit.is_change} == {
+        Unit.TIME_CHANGE: Unit.NANOSECONDS,
+        Unit.RATIO_CHANGE: Unit.RATIO,
+    }
 
 
 def test_concat_of_empty_frames():

@@ -112,7 +112,7 @@ def _overview(
         told = f"{text(change.base, Unit.NANOSECONDS)} → {text(change.new, Unit.NANOSECONDS)}"
         detail = f"{told}, {change.outcome}"
         words = "Median over the steps, new / base - 1. Without steps: of everything recorded."
-        facts = (Fact("change", f"change of the {change.what}", change.ratio - 1, Unit.RATIO, detail, words,
+        facts = (Fact("change", f"change of the {change.what}", change.ratio - 1, Unit.RATIO_CHANGE, detail, words,
                       Better.LOWER, order=-1),)  # fmt: skip
     charts = [tables.waterfall_chart(falls, change.what)] if len(falls.rows) else []
     times = [side.step_times.tolist() for side in both]

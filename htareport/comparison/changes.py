@@ -134,7 +134,10 @@ def split(base: Amount, new: Amount, lone: str = "") -> dict[str, float]:
 
 
 def _log_mean(base: float, new: float) -> float:
-    return (new - base) / math.log(new / base) if new != base else base
+    delta = new - base
+    if abs(delta) > min(base, new):
+        return delta / math.log(new / base)
+    return delta / (2 * math.atanh(delta / (base + new))) if delta else base  # log(new / base) to the last digit.
 
 
 def by_name(base: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -130,7 +130,7 @@ def _name_counts(rows: pd.DataFrame, per: str) -> Table:
             key("where", "Where", Unit.TEXT, "CPU: operators of the host; GPU: kernels, copies and fills."),
             key("calls", "Calls", Unit.TEXT, f"{per.capitalize()}."),
             Column("names", "Names", Unit.COUNT, "How many names."),
-            Column("delta", "Change of time", _NS, f"Of these names together, {per}."),
+            Column("delta", "Change of time", Unit.TIME_CHANGE, f"Of these names together, {per}."),
         ),
     )
     counts = rows.groupby(["where", "calls"]).agg(names=("name", "size"), delta=("delta", "sum")).reset_index()
@@ -210,11 +210,11 @@ def _ranks_table(rows: pd.DataFrame, what: str) -> Table:
             key("rank", "Rank"),
             Column("time_base", "Base", _NS, mean),
             Column("time_new", "New", _NS, mean),
-            Column("delta", "Change", _NS, "New - base.", better=lower),
-            Column("share", "Change %", Unit.RATIO, "Of the base.", better=lower),
+            Column("delta", "Change", Unit.TIME_CHANGE, "New - base.", better=lower),
+            Column("share", "Change %", Unit.RATIO_CHANGE, "Of the base.", better=lower),
             Column("own_base", "Own base", _NS, "Without exposed communication."),
             Column("own_new", "Own new", _NS, "Without exposed communication."),
-            Column("own_delta", "Own change", _NS, "New - base.", better=lower),
+            Column("own_delta", "Own change", Unit.TIME_CHANGE, "New - base.", better=lower),
         ),
     )
     return Table(spec, rows)

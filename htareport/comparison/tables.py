@@ -15,7 +15,7 @@ from htareport.comparison.words import between, changed
 from htareport.report import Better, Chart, Column, Mark, Table, TableSpec, Unit, key
 from htareport.units import MISSING, text
 
-_NS = Unit.NANOSECONDS
+_NS, _CHANGE = Unit.NANOSECONDS, Unit.TIME_CHANGE
 _MOST_ROWS, _SHOWN = 2_000, 12
 _SLIGHT = 0.0005  # Of the base: parts that change less are no bar.
 _REST = " The rest: how far the slowest rank, whose time counts, is behind the mean of the ranks."
@@ -120,7 +120,7 @@ def waterfall_table(falls: Waterfall) -> Table:
             key("part", "Part", Unit.TEXT, "The rest: how far the slowest rank is behind the mean of the ranks."),
             Column("base", "Base", _NS, mean),
             Column("new", "New", _NS, mean),
-            Column("delta", "Change", _NS, "New - base.", better=Better.LOWER),
+            Column("delta", "Change", _CHANGE, "New - base.", better=Better.LOWER),
         ),
     )
     return Table(spec, falls.rows)
@@ -174,14 +174,14 @@ def work_table(  # noqa: PLR0913  what a table is made of
     columns = (
         *keys,
         Column("change", "What happened", Unit.TEXT, "The largest part of the change."),
-        Column("delta", "Change", _NS, f"New - base, {per}.", better=Better.LOWER),
+        Column("delta", "Change", _CHANGE, f"New - base, {per}.", better=Better.LOWER),
         Column("base_time", "Base", _NS, f"Sum of durations {per}."),
         Column("new_time", "New", _NS, f"Sum of durations {per}."),
         Column("base_count", "Base calls", Unit.COUNT, f"Calls {per}."),
         Column("new_count", "New calls", Unit.COUNT, f"Calls {per}."),
         Column("base_mean", "Base mean", _NS, "Mean duration of a call."),
         Column("new_mean", "New mean", _NS, "Mean duration of a call."),
-        *(Column(part, label, _NS, said) for part, (label, said) in _PART_COLUMNS.items()),
+        *(Column(part, label, _CHANGE, said) for part, (label, said) in _PART_COLUMNS.items()),
     )
     note = f"The {_MOST_ROWS} rows that changed most, of {len(rows)}." if len(rows) > _MOST_ROWS else ""
     return Table(TableSpec(name, title, columns, is_detail=is_detail), rows.head(_MOST_ROWS), note)

@@ -108,7 +108,7 @@ def change(report: Report) -> str:
         return ""
     base = about.get("base")
     against = names.cut(str(base.get("title", "the base")) if isinstance(base, dict) else "the base", LONGEST_NAME)
-    return f"{'+' if fact.value > 0 else ''}{value(fact)} against {against}"
+    return f"{fmt.text(fact.value, Unit.RATIO_CHANGE)} against {against}"
 
 
 def _table(report: Report, section: str, name: str) -> Table | None:

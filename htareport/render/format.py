@@ -36,7 +36,7 @@ def axis_scale(low: float, high: float, unit: Unit) -> Scale:
     size = max(abs(low), abs(high))
     if unit in {Unit.COUNT, Unit.NUMBER}:
         return scale_of(size, _COUNT_AXIS)
-    return scale_of(size, SCALES[unit]) if unit in SCALES else Scale()
+    return scale_of(size, SCALES[unit.plain]) if unit.plain in SCALES else Scale()
 
 
 def axis_title(label: str, scale: Scale) -> str:
@@ -50,7 +50,7 @@ def csv_label(label: str, unit: Unit) -> str:
     """Return a column heading that says the unit of its raw numbers."""
     shown = {Unit.NANOSECONDS: "ns", Unit.BYTES: "bytes", Unit.RATIO: "ratio", Unit.BYTES_PER_SECOND: "bytes/s",
              Unit.FLOP: "FLOP", Unit.FLOP_PER_SECOND: "FLOP/s"}  # fmt: skip
-    return f"{label} ({shown[unit]})" if unit in shown else label
+    return f"{label} ({shown[unit.plain]})" if unit.plain in shown else label
 
 
 def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:

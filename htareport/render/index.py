@@ -186,7 +186,7 @@ def _change(before: float | None, now: float | None) -> Cell:
     if not before or now is None:
         return Cell(fmt.MISSING)
     change = now / before - 1
-    return Cell(("+" if change > 0 else "") + fmt.text(change, Unit.RATIO), change)
+    return Cell(fmt.text(change, Unit.RATIO_CHANGE), change)
 
 
 def _date(run: Run) -> Cell:

@@ -35,7 +35,7 @@ def test_the_comment(report):
     assert re.search(r"\| step time \| \*\*4\.\d\d.ms\*\* \| [34]\.\d\d.ms \| \+1\d\.\d.% \|", text)
     assert "| **crossed** |" in text
     assert "| passed |" in text
-    assert f"| `{GEMM}` | `compute` | `slower calls` | 4" in text
+    assert f"| `{GEMM}` | `compute` | `slower calls` | +4" in text
     assert len(text) < 6_000
 
 

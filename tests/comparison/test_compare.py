@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 from comparison.job import GEMM, Job
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import htareport
@@ -134,6 +134,8 @@ def test_reports_that_have_nothing():
 AMOUNTS = st.builds(Amount, st.integers(1, 50), st.integers(1, 10**9))
 
 
+@example(Amount(1, 999_988_483), Amount(2, 999_968_977))  # Times that are nearly equal.
+@example(Amount(1, 1), Amount(3, 86_893_339))
 @given(AMOUNTS, AMOUNTS)
 def test_a_split_adds_up_and_mirrors(base, new):
     row, back = split(base, new), split(new, base)

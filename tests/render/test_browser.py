@@ -126,6 +126,9 @@ def test_numbers_read_the_same_in_both_languages(browser):
              for unit in Unit if not unit.is_text and not unit.is_id for _ in range(60)]  # fmt: skip
     cases += [
         [-1234567, "ns"],
+        [-1234567, "+ns"],
+        [0, "+ns"],
+        [2**30, "bytes"],
         [0, "ratio"],
         [1, "ratio"],
         [7, "id"],
