@@ -36,8 +36,8 @@ class StepWork(Analysis):
     it), and where the trace has no launch, to that in which it starts itself; what belongs to no step is left out.
     Calls, durations and bytes are summed over steps and ranks, and divided by the number of steps on all ranks
     together: so runs of different length, or on more ranks, compare. Without steps, everything recorded is divided by
-    the number of ranks. Ranks without device work do not count. *Time* sums durations: kernels that run at the same
-    time count each, so it may be longer than the step.
+    the number of ranks. Ranks without device work do not count, nor, where others have steps, those without. *Time*
+    sums durations: kernels that run at the same time count each, so it may be longer than the step.
 
     `htareport diff` compares two runs by these numbers. For that the JSON and the CSV hold them also by operator path,
     input shapes and kernel, by collective and process group, and by kind of copy. Where a rank has over 2,000 kernels
@@ -97,7 +97,7 @@ class StepWork(Analysis):
             "basis",
             "What the means are over",
             (
-                Column("ranks", "Ranks", Unit.COUNT, "Ranks with device work."),
+                Column("ranks", "Ranks", Unit.COUNT, "Ranks with device work, and with steps if any has some."),
                 Column("steps", "Steps", Unit.COUNT, "Steps on all of them together; none: everything recorded."),
             ),
             is_data=True,
@@ -127,6 +127,9 @@ class StepWork(Analysis):
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
         basis = frames["basis"]
+        if basis["steps"].any():  # What ranks without steps do is no part of a step.
+            basis = basis[basis["steps"] > 0]
+            frames = {name: frame[frame["rank"].isin(basis["rank"])] for name, frame in frames.items()}
         ranks, steps = len(basis), int(basis["steps"].sum())
         per = steps or ranks
         groups = frames["kernels"].groupby(_KERNEL, sort=False)[["count", "time"]].sum().reset_index()

@@ -34,18 +34,18 @@ _LONGEST_KERNEL = 1_000
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs; `matters` says that times cannot be compared like for like."""
+    """One thing that differs; `matters` says that times cannot be compared like for like, None that nobody knows."""
 
     what: str
     base: str
     new: str
-    matters: bool = True
+    matters: bool | None = True
 
 
 def differences(base: Side, new: Side, matched: Matched) -> list[Difference]:
     """List what differs, what matters first."""
     found = {each.what: each for each in (*_of_meta(base, new), *_shapes(matched), *_types(base, new))}
-    return sorted(found.values(), key=lambda each: not each.matters)
+    return sorted(found.values(), key=lambda each: [True, None, False].index(each.matters))
 
 
 def _of_meta(*both: Side) -> Iterator[Difference]:
@@ -73,9 +73,10 @@ def _options(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Differ
 
 
 def _differing(what: str, base: str, new: str, *, matters: bool = True) -> Iterator[Difference]:
-    """A difference, if it is one. What one of the runs does not tell is none that matters."""
+    """A difference, if it is one. Of what one of the runs does not tell nobody knows whether it matters."""
     if base != new:
-        yield Difference(what, base or "not told", new or "not told", matters and bool(base and new))
+        told = bool(base and new)
+        yield Difference(what, base or "not told", new or "not told", matters if told or not matters else None)
 
 
 def _devices(side: Side) -> str:

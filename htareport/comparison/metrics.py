@@ -20,7 +20,7 @@ _PARTS = {
     "idle": "GPU idle",
 }
 _ALIASES = {"peak_memory": "memory_peak"}
-_STATES = {"late_rank", "slowest_rank", "slow_step"}  # Facts that name something.
+_NAMED = {"idle_cause_share"}  # Facts whose label names what they are of: another thing on the other side, perhaps.
 _LABELS = {  # Of facts whose label goes on from their value: "72 % of idle is host wait".
     "host_wait_pct": "idle that is host wait",
     "overlap_pct": "communication hidden by compute",
@@ -100,9 +100,9 @@ def _of_work(side: Side) -> Iterator[Metric]:
 
 
 def _of_facts(side: Side) -> Iterator[Metric]:
-    known = {f"{part}_share" for part in _PARTS} | {"step_time", "device_span"} | _STATES
+    known = {f"{part}_share" for part in _PARTS} | {"step_time", "device_span"} | _NAMED
     for fact in side.facts.values():
-        if fact.name in known or fact.unit is Unit.ID or not _NAME.fullmatch(fact.name) or fact.value is None:
+        if fact.name in known or fact.unit.is_id or not _NAME.fullmatch(fact.name) or fact.value is None:
             continue
         name = _ALIASES.get(fact.name, fact.name)
         if fact.unit is Unit.RATIO:

@@ -38,10 +38,16 @@ def environment_table(found: Sequence[Difference]) -> Table:
             key("what", "What", Unit.TEXT),
             Column("base", "Base", Unit.TEXT, "As the base run tells it."),
             Column("new", "New", Unit.TEXT, "As the new run tells it."),
-            Column("like", "Like for like", Unit.TEXT, "no: times of the two runs may differ for this reason alone."),
+            Column(
+                "like",
+                "Like for like",
+                Unit.TEXT,
+                "no: times may differ for this reason alone; unknown: a run does not tell.",
+            ),
         ),
     )
-    rows = [(d.what, d.base, d.new, "no" if d.matters else "yes") for d in found]
+    words = {True: "no", False: "yes", None: "unknown"}
+    rows = [(d.what, d.base, d.new, words[d.matters]) for d in found]
     return Table(spec, pd.DataFrame(rows, columns=["what", "base", "new", "like"]))
 
 

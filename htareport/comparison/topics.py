@@ -124,6 +124,7 @@ METRICS = {
     "operator_time": "self time of all host operators, of runs without GPU",
     "operator_calls": "calls of host operators, of runs without GPU",
     "top_operator_pct": "share of the host operator that takes most, of runs without GPU",
+    "mfu_pct": "share of the devices' peak arithmetic that matrix products and the like reach",
     "samples_per_second": "with --samples-per-step",
     "tokens_per_second": "with --tokens-per-step",
     "cost": "with --gpu-hour: of 1,000 steps, or of an hour without steps",

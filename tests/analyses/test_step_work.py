@@ -45,6 +45,15 @@ def test_per_step_and_rank(section):
     assert section.table("basis").iloc[0].tolist() == [2, 4]
 
 
+def test_a_rank_without_steps(tmp_path):
+    """What it does in all is no part of the steps of the other."""
+    trace(0).write(tmp_path / "0.json")
+    TraceBuilder(1, world_size=2).kernel("gemm", 0, 900).memcpy("HtoD", 1000, 9, bytes=1).write(tmp_path / "1.json")
+    section = analyze(tmp_path, analyses=[StepWork()])["step_work"]
+    assert section.table("kernels").set_index("kernel").loc["gemm", ["count", "time"]].tolist() == [1, 10_000]
+    assert section.table("basis").iloc[0].tolist() == [1, 2]
+
+
 def test_copies(section):
     row = section.table("copies").iloc[0]
     assert (row["kind"], row["count"], row["time"], row["bytes"]) == ("Memcpy HtoD", 1, 4_000, 1_000)

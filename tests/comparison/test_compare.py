@@ -13,6 +13,9 @@ import htareport
 from htareport.comparison import changes, compare
 from htareport.comparison.changes import MEASURES, PARTS, SIDES, Amount, split
 from htareport.comparison.matching import match, plain
+from htareport.comparison.metrics import metrics
+from htareport.comparison.sides import Side
+from htareport.comparison.topics import METRICS
 from htareport.report import Report, Status
 from htareport.runner import analyze
 
@@ -72,7 +75,9 @@ def test_folders_give_the_same_bytes_as_saved_reports(tmp_path):
     jobs = {"a": Job(seed=3, ranks=1, steps=3), "b": Job(seed=4, ranks=2, steps=4)}
     for name, job in jobs.items():
         job.report(tmp_path / name, analyses=())
-        htareport.analyze(tmp_path / name).write(tmp_path / f"{name}.json")
+        report = htareport.analyze(tmp_path / name)
+        assert set(metrics(Side(report))) <= set(METRICS)
+        report.write(tmp_path / f"{name}.json")
     from_folders = htareport.diff(tmp_path / "a", tmp_path / "b")
     assert from_folders.to_json() == htareport.diff(tmp_path / "a.json", tmp_path / "b.json").to_json()
 

@@ -23,12 +23,12 @@ def _differing(base, new, **runs):
         ({}, {}),
         ({"devices": {"NVIDIA H100": 1}}, {}),  # Their number follows from that of the ranks.
         ({"devices": {"NVIDIA A100": 8}}, {"devices": "no"}),
-        ({"devices": {"unnamed device": 8}}, {"devices": "yes"}),  # What is not told is no difference that matters.
+        ({"devices": {"unnamed device": 8}}, {"devices": "unknown"}),
         ({"software": {"CUDA runtime": "12.6"}}, {"CUDA runtime": "no"}),
-        ({"software": {}}, {"CUDA runtime": "yes", "platform": "yes"}),
+        ({"software": {}}, {"CUDA runtime": "unknown", "platform": "unknown"}),
         ({"num_ranks": 16}, {"ranks read": "no"}),
         ({"version": "1.1"}, {"htareport": "yes"}),
-        ({"capture": {"with_stack": True}}, {"profiler's with_stack": "yes"}),
+        ({"capture": {"with_stack": True}}, {"profiler's with_stack": "unknown"}),
     ],
 )
 def test_what_is_known(new, expected):
