@@ -58,7 +58,9 @@ class Straggler(Rule):
         if not skew.named:
             return None
         named = skew.named[:_MOST_NAMED]
-        costs = " and ".join(found.time(skew.held_up(rank)) for rank in named)
+        # What is waited for, where that is known: lateness alone counts again at each collective that hides it.
+        held = [found.most or skew.held_up(named[0])] if len(named) == 1 else [skew.held_up(rank) for rank in named]
+        costs = " and ".join(map(found.time, held))
         cause = cause_of(found, named[0], _EXPLAINS)
         return self.finding(
             found,
