@@ -64,12 +64,8 @@ class ComputeEfficiency(Analysis):
                 key("name", "Operator", Unit.NAME, "Name in the trace; forward and backward each have theirs."),
                 key("shapes", "Shapes", Unit.TEXT, "Shapes of its inputs."),
                 key("precision", "Arithmetic", Unit.TEXT, "In which it is computed; empty where that is not known."),
-                key("device", "Device", Unit.TEXT, "Name in the trace."),
                 Column("calls", "Calls", Unit.COUNT, "Calls with device work."),
                 Column("time", "Device time", _NS, "Sum of all that they launch.", better=Better.LOWER),
-                Column("flops", "Operations", Unit.FLOP, "Sum over calls; none where the arguments do not tell."),
-                Column("flop_rate", "Rate", Unit.FLOP_PER_SECOND, "Operations / device time.", better=Better.HIGHER),
-                Column("byte_rate", "Bandwidth", Unit.BYTES_PER_SECOND, "Bytes at least / device time."),
                 Column(
                     "roof",
                     "Of the roof",
@@ -78,6 +74,10 @@ class ComputeEfficiency(Analysis):
                     better=Better.HIGHER,
                 ),
                 Column("bound", "Bound", Unit.TEXT, "Which limit is the nearer one: compute or memory."),
+                Column("flops", "Operations", Unit.FLOP, "Sum over calls; none where the arguments do not tell."),
+                Column("flop_rate", "Rate", Unit.FLOP_PER_SECOND, "Operations / device time.", better=Better.HIGHER),
+                Column("byte_rate", "Bandwidth", Unit.BYTES_PER_SECOND, "Bytes at least / device time."),
+                key("device", "Device", Unit.TEXT, "Name in the trace."),
             ),
         ),
         TableSpec(

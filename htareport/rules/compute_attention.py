@@ -28,8 +28,8 @@ _ADVICE = (
 )
 _ADVICE_FALLBACK = (
     "`scaled_dot_product_attention` is called, but runs its fallback of plain operators. "
-    "`torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)` around it makes PyTorch say why: mostly the "
-    "type (float16 or bfloat16 is needed), a mask that wants a gradient, or heads larger than 256."
+    "`with torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)` around it makes PyTorch say why: the type, "
+    "head sizes that differ or are no multiples of 8, a mask that does not fit, or a backend that is switched off."
 )
 
 
@@ -44,11 +44,12 @@ class UnfusedAttention(Rule):
 
     ## What it could save
     What they take, but for what fused attention needs for the same: 45 % of the device's peak, or its inputs and
-    outputs once through memory. Where the device's limits are not known, everything but the products.
+    outputs once through memory. Where the device's limits are not known, everything but the products. Of that, what no
+    other work covers and the host's launches allow.
 
     ## What to do
     `torch.nn.functional.scaled_dot_product_attention`; in Transformers `attn_implementation="sdpa"`. Where it is called
-    but falls back to plain operators: float16 or bfloat16, no gradient of the mask, head sizes up to 256.
+    but falls back to plain operators, `torch.nn.attention.sdpa_kernel` around it makes PyTorch say why.
 
     ## How to verify
     No `aten::_softmax` between matrix products, but `aten::_scaled_dot_product_flash_attention` or the like.

@@ -25,7 +25,8 @@ class TooFewBlocks(Rule):
     some do nothing, and take at least `least` of the compute time. Shorter ones are a matter of launches.
 
     ## What it could save
-    Half of the part of their time that corresponds to the processors without work; nothing for the lower estimate.
+    Half of the part of their time that corresponds to the processors without work; nothing for the lower estimate. Of
+    that, what no other work covers and the host's launches allow.
 
     ## What to do
     More work per kernel: larger batches, several small operators at once (`torch.bmm`, grouped products,

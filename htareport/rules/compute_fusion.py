@@ -49,6 +49,7 @@ class ElementwiseChains(Rule):
     ## What it could save
     Of each chain's own time, what one kernel would not need that reads the chain's inputs and writes its last output at
     80 % of the memory bandwidth. Half of it is the lower estimate: in training, what lies between may be needed later.
+    Of that, what no other work covers and the host's launches allow.
 
     ## What to do
     `torch.compile` fuses them, for the whole model or for the function that holds the chain.

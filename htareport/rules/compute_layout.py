@@ -29,10 +29,10 @@ class LayoutConversions(Rule):
     rule is silent.
 
     ## What it could save
-    Their time, where nothing else runs beside.
+    Their time, where nothing else runs beside. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Keep model and images in `channels_last` from end to end. On AMD, PyTorch uses it for convolutions only with
+    Keep model and images in `channels_last` from end to end. On AMD, PyTorch may use it for convolutions only with
     `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment.
 
     ## How to verify
@@ -57,7 +57,7 @@ class LayoutConversions(Rule):
     def tell(self, found: Found) -> Finding | None:
         n = found.numbers
         more = (
-            " PyTorch on AMD uses it for convolutions with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment."
+            " PyTorch on AMD may use it for convolutions only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment."
             if n["is_amd"]
             else ""
         )

@@ -33,8 +33,9 @@ class NoTensorCores(Rule):
     devices that are not known don't count; products in float32 on devices with TF32 are rule C3's.
 
     ## What it could save
-    What they would take in 16 bits: at 60 % of the tensor cores' peak, or half of the bytes at 80 % of the bandwidth.
-    Where shapes were not recorded, half of their time.
+    What they take above what 16 bits take: at 60 % of the tensor cores' peak, or half of the bytes at 80 % of the
+    bandwidth. Where shapes were not recorded, half of their time. Of that, what no other work covers and the host's
+    launches allow.
 
     ## What to do
     `torch.autocast` in bfloat16, or float16 with a `GradScaler` where the device has no bfloat16 (V100, T4). Kernels of
@@ -108,7 +109,7 @@ class NoTf32(Rule):
 
     ## What it could save
     60 % of their time, but not more than 60 % of the peak in TF32 and 80 % of the bandwidth leave. Nothing for the
-    lower estimate where shapes were not recorded.
+    lower estimate where shapes were not recorded. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
     `torch.set_float32_matmul_precision("high")`: inputs are rounded to 10 bits of mantissa, sums stay in float32. Or

@@ -90,7 +90,8 @@ class BelowRoof(_BelowRoof):
     old kernels (C5) or are part of attention that is not fused (C6).
 
     ## What it could save
-    What they would take at 85 % of the roof, which good kernels reach; at 70 % for the lower estimate.
+    What they take above what 85 % of the roof takes, which good kernels reach; at 70 % for the lower estimate. Of that,
+    what no other work covers and the host's launches allow.
 
     ## What to do
     `torch.compile(mode="max-autotune")`; sizes that are multiples of 64 or 128; another layout of the operands; on AMD
@@ -149,7 +150,8 @@ class Misaligned(_BelowRoof):
     time.
 
     ## What it could save
-    What they would take at 60 % of the roof, which aligned products reach.
+    What they take above what 60 % of the roof takes, which aligned products reach. Of that, what no other work covers
+    and the host's launches allow.
 
     ## What to do
     Pad the sizes to multiples of 8 elements (16 for 8-bit types, 4 for float32): vocabulary, sequence length, hidden
@@ -212,7 +214,8 @@ class OldKernels(_BelowRoof):
     where products are misaligned, that is the reason (C4).
 
     ## What it could save
-    What they would take at 85 % of the roof; at 70 % for the lower estimate.
+    What they take above what 85 % of the roof takes; at 70 % for the lower estimate. Of that, what no other work covers
+    and the host's launches allow.
 
     ## What to do
     The library falls back for a reason: type, layout, or a build for older devices. Fix that, or take a newer PyTorch.

@@ -35,7 +35,7 @@ class UnstableKernels(Rule):
     `least` of the step.
 
     ## What it could save
-    That excess.
+    That excess. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
     Work that depends on the data (sparse or variable lengths): sort or pack it. Otherwise look at clocks, power and
@@ -117,11 +117,12 @@ class SlowedByCommunication(Rule):
 
     ## What it could save
     The excess, where nothing but collectives runs beside. It is the price of overlap: less of it at the cost of more
-    exposed communication gains nothing, so the lower estimate is zero.
+    exposed communication gains nothing, so the lower estimate is zero. Of that, what no other work covers and the
+    host's launches allow.
 
     ## What to do
-    Let collectives take fewer processors: `NCCL_MAX_CTAS` (or `NCCL_MAX_NCHANNELS`), on AMD `RCCL_MAX_NCHANNELS`, or
-    copy engines; move them over work that is bound by arithmetic.
+    Let collectives take fewer processors: `NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`, or copy engines; move them over
+    work that is bound by arithmetic.
 
     ## How to verify
     The step is shorter, and exposed communication not longer.
@@ -173,7 +174,7 @@ class SlowedByCommunication(Rule):
             evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(found)} more "
             f"per step. Overlap hides {found.time(n['hidden'])} of communication per step, so it is still worth it "
             "unless that is less.",
-            advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `RCCL_MAX_NCHANNELS`), or move them "
+            advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`), or move them "
             "over work that is bound by arithmetic rather than memory. Keep it only if the step gets shorter.",
             low_ns=0,
             assumption="Collectives stay hidden while taking nothing of the device; the lower estimate is that they "
