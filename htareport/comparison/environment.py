@@ -80,7 +80,9 @@ def _differing(what: str, base: str, new: str, *, matters: bool = True) -> Itera
 
 
 def _devices(side: Side) -> str:
-    """Kinds of devices; their number follows from that of the ranks."""
+    """Kinds of devices; their number follows from that of the ranks. Runs on the host tell that there are none."""
+    if side.meta("devices") == {}:
+        return "none"
     return shortened(", ".join(sorted(set(side.meta_of("devices")) - {_UNNAMED})), _LONGEST)
 
 

@@ -38,7 +38,7 @@ class Matched(NamedTuple):
     new: pd.DataFrame
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 13)
 def plain(name: str) -> str:
     """Return a name without hashes and numbers, which change with version, tile sizes and architecture."""
     return _NUMBER.sub("#", _HASH.sub("*", name))

@@ -17,6 +17,7 @@ from htareport.units import MISSING, text
 
 _NS, _CHANGE = Unit.NANOSECONDS, Unit.TIME_CHANGE
 _MOST_ROWS, _SHOWN = 2_000, 12
+_OF_SPAN = "_of_span"  # In names of metrics.
 _SLIGHT = 0.0005  # Of the base: parts that change less are no bar.
 _REST = " The rest: how far the slowest rank, whose time counts, is behind the mean of the ranks."
 _SLOWEST = " The ranks differ: the parts are those of the slowest one in each step."
@@ -67,7 +68,7 @@ def gates_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def metrics_table(base: Mapping[str, Metric], new: Mapping[str, Metric]) -> Table:
-    """Key numbers of both runs, as text since they have several units."""
+    """Key numbers of both runs, as text since they have several units; shares of the span where there are no steps."""
     spec = TableSpec(
         "metrics",
         "Key numbers",
@@ -80,18 +81,21 @@ def metrics_table(base: Mapping[str, Metric], new: Mapping[str, Metric]) -> Tabl
             Column("name", "For gates", Unit.TEXT, "What it is called in --fail-on."),
         ),
     )
-    there = [(base.get(name), new.get(name)) for name in dict.fromkeys((*new, *base))]
+    both = base.keys() & new.keys()
+    shown = (name for name in dict.fromkeys((*new, *base))
+             if _OF_SPAN not in name or name.replace(_OF_SPAN, "") not in both)  # fmt: skip
+    there = [(base.get(name), new.get(name)) for name in shown]
     rows = [_metric_row(*pair) for pair in there if any(each and each.value for each in pair)]
     frame = pd.DataFrame(rows, columns=[column.name for column in spec.columns])
     return Table(spec, frame.drop_duplicates("metric"))
 
 
-def _metric_row(base: Metric | None, new: Metric | None) -> tuple[str, ...]:
+def _metric_row(base: Metric | None, new: Metric | None) -> tuple[str | None, ...]:
     metric = new or base
     if metric is None:
         raise ValueError("a metric that neither run has")
     values = [text(each.value if each else None, metric.unit) for each in (base, new)]
-    change, interval = (change_text(base, new), interval_text(base, new)) if base and new else (MISSING, MISSING)
+    change, interval = (change_text(base, new), interval_text(base, new)) if base and new else (MISSING, None)
     return (metric.label, *values, change, interval, metric.name)
 
 
@@ -102,11 +106,11 @@ def change_text(base: Metric, new: Metric) -> str:
     return changed(value, new.unit, is_share=is_share)
 
 
-def interval_text(base: Metric, new: Metric) -> str:
-    """Return the interval of the change as text, a dash where there is none."""
+def interval_text(base: Metric, new: Metric) -> str | None:
+    """Return the interval of the change as text, None where there is none."""
     is_share = _is_share(base, new)
     found = None if base.is_exact else (relative_interval if is_share else absolute_interval)(base, new)
-    return between(found, new.unit, is_share=is_share) if found else MISSING
+    return between(found, new.unit, is_share=is_share) if found else None
 
 
 def _is_share(base: Metric, new: Metric) -> bool:

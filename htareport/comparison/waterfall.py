@@ -20,7 +20,7 @@ LABELS = {
     "idle": "idle",
 }
 REST, TOTAL = "rest", "in all"
-_MOST_REST = 0.02  # Of the base's step time.
+_MOST_REST = 0.02  # Of the shorter step time.
 _EXACT = 1e-3  # ns: sums of floats are no more exact.
 COLUMNS = ["part", "base", "new", "delta", "from", "to"]
 
@@ -51,7 +51,7 @@ def waterfall(base: Side, new: Side) -> Waterfall:
     rows = _rows([side.parts_of_steps.mean() for side in both], totals)
     rest = abs(float(rows.loc[rows["part"] == REST, "delta"].iloc[0]))
     slowest = [side.parts_of_slowest for side in both]
-    if rest > _MOST_REST * totals[0] and all(
+    if rest > _MOST_REST * min(totals) and all(
         len(each) == len(s.step_times) for each, s in zip(slowest, both, strict=True)
     ):
         return Waterfall(_rows([each.mean() for each in slowest], totals), is_slowest=True)

@@ -160,6 +160,28 @@ def test_split_on_paper():
     assert math.isclose(sum(split(Amount(0, 0), Amount(3, 7), "by_new")[part] for part in PARTS), 7)
 
 
+def test_what_happened_lies_in_the_direction_of_the_change():
+    """6 + 6 - 7 is longer, and so not gone; where nothing remains, the largest part counts."""
+
+    def of(**parts):
+        rows = pd.DataFrame([dict.fromkeys(MEASURES, 0.0) | {"base_time": 100.0, "new_time": 105.0} | parts])
+        return changes.labelled(rows)["change"].iloc[0]
+
+    assert of(by_calls=6, by_duration=6, by_gone=-7) == "more calls"
+    assert of(by_calls=6, by_duration=-11, new_time=95) == "faster calls"
+    assert of(by_new=7, by_gone=-7.5, by_duration=0.5, new_time=100) == "gone"
+    assert of(new_time=100) == "unchanged"
+
+
+def test_work_that_moved_is_told_with_both_places():
+    """A kernel that other operators launch now, and one that none does."""
+    base = _work(("a > b", "2", "k1", 1, 10), ("a > c", "3", "k2", 1, 10), ("a > d", "3", "k2", 1, 10))
+    new = _work(("a > e", "4", "k1", 1, 10), ("", "", "k2", 2, 20))
+    rows = changes.of_kernels(match(base, new)).set_index("kernel")
+    assert rows.loc["k1", ["path", "operator", "shapes"]].tolist() == ["a > b → a > e", "b → e", "2 → 4"]
+    assert rows.loc["k2", ["operator", "shapes", "base_count"]].tolist() == ["c; d → (none)", "3 → (none)", 2]
+
+
 def _work(*rows):
     frame = pd.DataFrame(rows, columns=["path", "shapes", "kernel", "count", "time"])
     return frame.assign(kind="compute").astype({"count": float, "time": float})

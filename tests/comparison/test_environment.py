@@ -24,6 +24,7 @@ def _differing(base, new, **runs):
         ({"devices": {"NVIDIA H100": 1}}, {}),  # Their number follows from that of the ranks.
         ({"devices": {"NVIDIA A100": 8}}, {"devices": "no"}),
         ({"devices": {"unnamed device": 8}}, {"devices": "unknown"}),
+        ({"devices": {}}, {"devices": "no"}),  # On the host alone.
         ({"software": {"CUDA runtime": "12.6"}}, {"CUDA runtime": "no"}),
         ({"software": {}}, {"CUDA runtime": "unknown", "platform": "unknown"}),
         ({"num_ranks": 16}, {"ranks read": "no"}),
