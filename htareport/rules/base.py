@@ -117,6 +117,11 @@ class Rule(Configurable, ABC):
     def settings_name(cls) -> str:
         return cls.code
 
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        """Return what a rank lacks for it, as words; that it can look where there is nothing."""
+        lacking = self.requires - rank.trace.capabilities
+        return tuple(each.value for each in Capability if each in lacking)
+
     @abstractmethod
     def look(self, rank: Rank) -> Evidence | None:
         """Return what there is on one rank; None where the condition is not met."""

@@ -17,7 +17,7 @@ from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, limits_of
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.compute_time import WORTH, asked, held_up, in_steps, operators, shortened
+from htareport.rules.compute_time import WORTH, asked, held_up, in_steps, operators, shortened, unknown_limits
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.trace.host import innermost
@@ -63,6 +63,9 @@ class ElementwiseChains(Rule):
 
     least: float = 0.01
     shortest: float = 5.0
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_limits(rank)
 
     def look(self, rank: Rank) -> Evidence | None:
         events = _elementwise(rank)

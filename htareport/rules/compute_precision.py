@@ -12,7 +12,7 @@ from htareport.devices import Device, Precision
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_events import events_of, evidence_of, listed
-from htareport.rules.compute_time import compute_time, held_up
+from htareport.rules.compute_time import compute_time, held_up, unknown_limits
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 
@@ -49,6 +49,9 @@ class NoTensorCores(Rule):
     requires = frozenset({Capability.GPU})
 
     least: float = 0.02
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_limits(rank)
 
     def look(self, rank: Rank) -> Evidence | None:
         events = events_of(rank)
@@ -124,6 +127,9 @@ class NoTf32(Rule):
 
     least: float = 0.02
     saved: float = 0.6
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_limits(rank)
 
     def look(self, rank: Rank) -> Evidence | None:
         events = events_of(rank)

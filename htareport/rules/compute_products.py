@@ -15,7 +15,7 @@ from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_grids import blocks, processors
 from htareport.rules.compute_groups import VECTOR, Group, groups, misalignment, of_attention, of_kind
-from htareport.rules.compute_time import WORTH, asked, compute_time, held_up, shortened, spread, work
+from htareport.rules.compute_time import WORTH, asked, compute_time, held_up, shortened, spread, unknown_limits, work
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 
@@ -47,6 +47,9 @@ class _BelowRoof(Rule):
     family, section = Family.COMPUTE, "compute_efficiency"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
     goal: ClassVar[float] = _GOOD
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_limits(rank)
 
     def evidence(self, rank: Rank, chosen: list[Group], low: float) -> Evidence | None:
         """Evidence with the groups of most time first; `low` is the share of the roof of the lower estimate."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
 from htareport.analyses import launched
-from htareport.analyses.modelled import NONE, Modelled, modelled
+from htareport.analyses.modelled import NONE, Modelled, limits_of, model_of, modelled
 from htareport.rules.base import Found
 from htareport.rules.host_rows import operators_around
 from htareport.rules.rank import Lane, Rank, Sets, total
@@ -41,6 +41,14 @@ def work(rank: Rank) -> Modelled:
         rank.shared["compute:work"] = modelled(rank.trace)
     found: Modelled = rank.shared["compute:work"]
     return found
+
+
+def unknown_limits(rank: Rank) -> tuple[str, ...]:
+    """Words for a rank of whose devices no limits are known; nothing where they are of any."""
+    if any(limits_of(rank.trace, rank.trace.devices).values()):
+        return ()
+    models = sorted({model_of(rank.trace, device) or "devices without a name" for device in rank.trace.devices})
+    return (f"the limits of {', '.join(models)} are not known",)
 
 
 def operators(rank: Rank) -> NDArray[np.int64]:

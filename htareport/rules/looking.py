@@ -12,7 +12,7 @@ import numpy as np
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.rank import Rank
-from htareport.trace import Capability, RankTrace
+from htareport.trace import RankTrace
 
 
 @dataclass
@@ -38,10 +38,10 @@ def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
     """Look at one rank with every rule. Never raises."""
     rank, made = Rank(trace), RankEvidence(trace.rank)
     for rule in rules:
-        if lacking := rule.requires - trace.capabilities:
-            made.lacking[rule.code] = tuple(c.value for c in Capability if c in lacking)
-            continue
         try:
+            if lacking := rule.lacking(rank):
+                made.lacking[rule.code] = lacking
+                continue
             evidence = rule.look(rank)
             made.checked.append(rule.code)
             if evidence is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rules.computing import BF16, ELEMENTWISE, FLOAT, Work, states
 
+from htareport.rules.compute_dominant import Dominates
 from htareport.rules.compute_fusion import ElementwiseChains
 
 RULE = ElementwiseChains()
@@ -52,16 +53,21 @@ def optimizer() -> Work:
         Work().run("aten::mul", [(ELEMENTWISE, 60)], [X, []]).run("aten::sigmoid", [(ELEMENTWISE, 60)], [X]),
         gelu(Work(), dur=4),
         gelu(Work(30_000)),
-        gelu(Work(name="some GPU")),
         gelu(Work(), name="triton_poi_fused_mul_sigmoid_0"),
         optimizer(),
         Work().run("aten::x", [(ELEMENTWISE, 60)] * 3, [X]),
         gelu(Work(), dur=24),
     ],
-    ids=["two", "short", "little", "unknown", "fused", "optimizer", "of one operator", "as fast as one"],
+    ids=["two", "short", "little", "fused", "optimizer", "of one operator", "as fast as one"],
 )
 def test_silent(tell, trace):
     assert states(tell([RULE], trace)) == {"C7": "fine"}
+
+
+def test_a_device_that_is_not_known(tell):
+    """There is no telling what one kernel would take; and that is said, where any rule can look."""
+    outcome = states(tell([RULE, Dominates()], gelu(Work(name="some GPU"))))
+    assert outcome["C7"] == "not checked: the limits of some GPU are not known"
 
 
 @pytest.mark.parametrize("between", ["product", "size", "stream"])

@@ -85,7 +85,6 @@ GROUPS = [[8, 64, 56, 56], [64, 1, 3, 3], [], [], [], [], [], [], []]
         Work().mm(200),
         Work().mm(200, kernel="cutlass_80_tensorop_s1688gemm_128x128_nn_align4", dtype=FLOAT),
         Work().mm(200, kernel="sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n", dtype=FLOAT),
-        Work(name="some GPU").mm(200, kernel=SGEMM, dtype=FLOAT),
         Work(name="NVIDIA GeForce RTX 3090").mm(200, kernel=SGEMM, dtype=FLOAT),
         Work(name="AMD Instinct MI300X").mm(200, kernel="Cijk_Ailk_Bljk_SB_MT128x64x16_MI32x32x2x1", dtype=FLOAT),
         Work().mm(200).run("aten::mm", [(SGEMM, 3)], SHAPES, FLOAT),
@@ -94,11 +93,18 @@ GROUPS = [[8, 64, 56, 56], [64, 1, 3, 3], [], [], [], [], [], [], []]
                    | {"Concrete Inputs": [*OPTIONS["Concrete Inputs"][:-1], "64"]}),
         Work().run("aten::mul", [(ELEMENTWISE, 100)], [[1000], []], FLOAT, **{"Input type": [FLOAT, DOUBLE]}),
     ],
-    ids=["bf16", "s1688", "tf32", "unknown", "TF32 is no faster", "matrix cores", "little", "little of the step",
+    ids=["bf16", "s1688", "tf32", "TF32 is no faster", "matrix cores", "little", "little of the step",
          "depthwise", "a number"],
 )  # fmt: skip
 def test_silent(tell, trace):
     assert states(tell(RULES, trace)) == {"C2": "fine", "C3": "fine", "C16": "fine"}
+
+
+def test_a_device_that_is_not_known(tell):
+    """Whether it has tensor cores is not known either."""
+    outcome = states(tell(RULES, Work(name="some GPU").mm(200, kernel=SGEMM, dtype=FLOAT)))
+    assert outcome["C2"] == outcome["C3"] == "not checked: the limits of some GPU are not known"
+    assert outcome["C16"] == "fine"
 
 
 def test_float64(findings):

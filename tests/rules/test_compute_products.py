@@ -44,14 +44,20 @@ def test_what_else_an_operator_launches_counts(findings):
         Work().mm(19, [[500, 1200], [1200, 1300]]),
         Work().mm(50, grid=(80, 1, 1)),
         Work(10_000).mm(50),
-        Work(name="some GPU").mm(50),
         Work().mm(50, dtype=FLOAT, kernel="nvjet_sss"),
         Work().run("aten::add", [("add", 50)], SHAPES),
     ],
-    ids=["60 %", "short", "few blocks", "little", "unknown device", "unknown arithmetic", "no product"],
+    ids=["60 %", "short", "few blocks", "little", "unknown arithmetic", "no product"],
 )
 def test_silent(tell, trace):
     assert states(tell(RULES, trace)) == {"C1": "fine", "C4": "fine", "C5": "fine"}
+
+
+def test_a_device_that_is_not_known(tell):
+    """There is no roof, and that is said, where any rule can look."""
+    outcome = states(tell([*RULES, UnfusedAttention()], Work(name="some GPU").mm(50)))
+    assert {outcome[code] for code in ("C1", "C4", "C5")} == {"not checked: the limits of some GPU are not known"}
+    assert outcome["C6"] == "fine"
 
 
 def test_without_steps_and_on_two_devices(findings):
