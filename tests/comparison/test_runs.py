@@ -12,6 +12,8 @@ from htareport.comparison import compare, judged, sections
 from htareport.comparison.gates import parse
 from htareport.report import Fact, Report, Unit
 
+pytestmark = pytest.mark.slow  # Many pairs of runs, of which the other modules try the kinds.
+
 KERNELS = [("op", "8", "gemm", "compute", 3, 900.0)]
 
 

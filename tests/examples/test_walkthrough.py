@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # It runs everything.
+
 HTA = Path(__file__).parents[2] / "examples" / "hta"
 LINES = (HTA / "walkthrough.py").read_text("utf-8")
 

@@ -217,6 +217,8 @@ old.get_stack_of_node(node, rank)
 """
 MEMORY = """
 from hta.memory_analysis import Category, MemoryAnalysis
+
+pytestmark = pytest.mark.slow  # Whole call sequences, each part of which has its own tests.
 memory = MemoryAnalysis(path=memory_file)
 times, sizes = memory._process_raw_events()
 assert len(times) == len(sizes)

@@ -90,9 +90,14 @@ def huge_chart():
     return replace(sample(), sections=(*sample().sections, Section("h", "Huge", "Ranks", charts=(chart,))))
 
 
+_LONGEST = (many_long_names, many_ranks, many_columns, many_sections)
 HOSTILE = (
-    many_long_names, many_charts, many_warnings, many_ranks, many_columns, many_sections, many_words, huge_chart
-)  # fmt: skip
+    many_charts,
+    many_warnings,
+    many_words,
+    huge_chart,
+    *(pytest.param(each, marks=pytest.mark.slow) for each in _LONGEST),
+)
 
 
 @pytest.mark.parametrize("report", HOSTILE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from rules.parallel import GEMM, LOADER, MS, US, ParallelJob, Part, findings, one, plain
 
+pytestmark = pytest.mark.slow  # Whole jobs of many ranks.
+
 SLOW = Part(gemm=200)  # 5 gemms of 100 µs more.
 
 
