@@ -86,10 +86,12 @@ def judged(
 
 
 def _title(base: Report, new: Report) -> str:
-    return f"{new.title} against {base.title}" if new.title != base.title else f"{new.title}: new against base"
+    before, after = (shortened(each.title, _LONGEST_TITLE) for each in (base, new))
+    return f"{after} against {before}" if new.title != base.title else f"{after}: new against base"
 
 
 _MOST_TOLD, _LONGEST = 3, 50  # What differs in a sentence, and characters of a value.
+_LONGEST_TITLE = 100  # Of either run.
 _ALIKE = "Devices, versions, shapes and profiler options are the same, as far as the traces tell."
 
 
