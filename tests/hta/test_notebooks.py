@@ -9,6 +9,7 @@ import pytest
 
 from htareport.hta.configs.parser_config import ParserConfig
 
+pytestmark = pytest.mark.slow  # Whole call sequences, each part of which has its own tests.
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "traces"
 EXAMPLE = ROOT / "examples" / "traces"
@@ -217,8 +218,6 @@ old.get_stack_of_node(node, rank)
 """
 MEMORY = """
 from hta.memory_analysis import Category, MemoryAnalysis
-
-pytestmark = pytest.mark.slow  # Whole call sequences, each part of which has its own tests.
 memory = MemoryAnalysis(path=memory_file)
 times, sizes = memory._process_raw_events()
 assert len(times) == len(sizes)
