@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -68,7 +68,7 @@ def text(value: Any, unit: Unit) -> str:
         return MISSING
     if unit.is_change:
         shown = text(value, unit.plain)
-        return f"+{shown}" if isinstance(value, Real) and value > 0 else shown
+        return f"+{shown}" if isinstance(value, Real) and cast("float", value) > 0 else shown
     if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:
         return "yes" if value else "no"
     finite = number(value)
