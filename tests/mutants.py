@@ -164,6 +164,7 @@ def check(path: Path, made: Original) -> str:
         if salvage and _is_trace(raw, made):
             assert events >= before, (events, before)
         outcome += f"{ended} "
+    assert outcome not in {"refused read ", "refused repaired "}, "what is used on request only is marked"
     return outcome.strip()
 
 
