@@ -17,8 +17,10 @@ The job's step time is that of the slowest rank; the medians over the steps are 
 of the ratio of the medians, by resampling the steps; p is that of the two-sided Mann-Whitney test. A change is one \
 where p is below 0.01 and the interval leaves out 1, and a probable one where p is below 0.05 and the change above \
 5 %. Where the numbers of steps allow no p below 0.01, they are too few to tell. The parts of the mean step time add \
-up to its change; what the slowest rank's mean changes by besides the mean over ranks is the rest. Without steps \
-everything recorded is compared, and nothing tells chance from change.
+up to its change; how far the slowest rank is behind the mean of the ranks is the rest. If that changes by over 2 % of \
+the step, the parts are those of the slowest rank in each step instead. A rank became slower alone if its own time \
+(without exposed communication) explains the change and that of the others hardly moved. Without steps everything \
+recorded is compared, and nothing tells chance from change.
 
 ## What to do
 - First see whether the runs are like for like: other devices, versions, shapes or profiler options change times by \
@@ -32,9 +34,10 @@ Which kernels take more or less time than before, and whether there are more cal
 ## How it is computed
 Work is matched by the operators around its launch and by their input shapes, then by operator and shapes, path, \
 operator, and last by the kernel's name, with and without its numbers: so another GPU or library, which renames \
-kernels, does not turn everything into new and gone. All numbers are per step and rank. A change of time is split \
-into that of the number of calls and of their mean duration (logarithmic mean divisia index), or is one by swap, \
-where the same operator runs other kernels; new and gone is what has nothing on the other side.
+kernels, does not turn everything into new and gone. All numbers are per step and rank, or per rank where one of the \
+runs has no steps. A change of time is split into that of the number of calls and of their mean duration (logarithmic \
+mean divisia index), or is one by swap, where the same operator runs other kernels; new and gone is what has nothing \
+on the other side.
 
 ## What to do
 - Slower calls of the same kernel: other shapes or types, clocks, memory that is shared with other work.
@@ -67,8 +70,8 @@ is slower. More bytes: something is sent or copied that was not before.
 Which ranks became slower or faster.
 
 ## How it is computed
-Mean step time of each rank on both sides. *Own* is without exposed communication: what the rank needs by itself. \
-Ranks are matched by number; those of one side only are listed.
+Mean step time of each rank on both sides, or its GPU span where one of the runs has no steps. *Own* is without \
+exposed communication: what the rank needs by itself. Ranks are matched by number; those of one side only are listed.
 
 ## What to do
 One rank that moved alone: look at its machine. All that moved alike: look at the change.
