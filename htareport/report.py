@@ -54,11 +54,6 @@ class Unit(StrEnum):
         return Unit(self.removeprefix("+"))
 
     @property
-    def is_additive(self) -> bool:
-        """Whether a missing row means zero (times, counts, bytes) rather than unknown (ratios, rates)."""
-        return self in {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES, Unit.FLOP}
-
-    @property
     def is_id(self) -> bool:
         """Whether values are numbers that name something: nothing to add, to compare or to group by thousands."""
         return self in {Unit.ID, Unit.RANK, Unit.STEP}

@@ -353,9 +353,8 @@ def test_facts_are_plain_numbers():
     assert Fact("f", "f", None, Unit.COUNT).value is None
 
 
-def test_units_that_add_up():
-    """A missing row means zero for these, unknown for the others."""
-    assert {unit for unit in Unit if unit.is_additive} == {Unit.COUNT, Unit.NANOSECONDS, Unit.BYTES, Unit.FLOP}
+def test_kinds_of_units():
+    """Words, numbers that name something, and changes with what changed."""
     assert {unit for unit in Unit if unit.is_text} == {Unit.TEXT, Unit.NAME}
     assert {unit for unit in Unit if unit.is_id} == {Unit.ID, Unit.RANK, Unit.STEP}
     assert {unit: unit.plain for unit in Unit if unit.is_change} == {

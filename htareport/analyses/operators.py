@@ -32,8 +32,8 @@ class Operators(Analysis):
     it calls directly, launches and waits for the GPU included. Calls and times are sums over ranks, threads and steps;
     if steps are chosen, of the operators that start in them. *Per rank and step* is what one rank does in one step: the
     calls that start within steps, summed over all ranks and divided by the number of steps on all ranks together;
-    without steps it is what one rank does: everything recorded divided by the number of ranks. GPU work runs elsewhere:
-    a launch returns at once.
+    without steps it is what one rank does: everything recorded divided by the number of ranks; ranks without steps do
+    not count where others have some. GPU work runs elsewhere: a launch returns at once.
 
     ## What to do
     - On CPU-only runs: start with the operator of largest self time. `torch.set_num_threads` (torchrun sets 1),
@@ -113,7 +113,11 @@ class Operators(Analysis):
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        groups, size = frames["operators"].groupby("name"), frames["size"]
+        operators, size = frames["operators"], frames["size"]
+        if size["steps"].any():  # What ranks without steps do is no part of a step.
+            outside = ~operators["rank"].isin(size.loc[size["steps"] > 0, "rank"])
+            operators = operators.assign(**operators[["step_count", "step_self"]].mask(outside, 0))
+        groups = operators.groupby("name")
         table = groups[["self", "total", "count", "step_count", "step_self"]].sum().assign(max=groups["max"].max())
         table = table.reset_index()
         table["mean"] = table["total"] / table["count"]

@@ -134,8 +134,8 @@ def chosen(report: Report, room: float) -> list[Block]:
 def summary_html(report: Report, blocks: list[Block], paper: str, full_report: tuple[str, str] | None) -> str:
     """Return the page that WeasyPrint lays out."""
     return environment().get_template("summary.pdf.html.j2").render(
-        report=report, blocks=blocks, paper=paper, full_report=full_report, chips=about.chips(report),
-        cards=cards(report.sections), told=_told(report),
+        report=report, title=brief.title(report), blocks=blocks, paper=paper, full_report=full_report,
+        chips=about.chips(report), cards=cards(report.sections), told=_told(report),
         before=findings.num_before(report, [block.section.name for block in blocks]),
         window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
         missing=parts.missing(report), elsewhere=_elsewhere(report, blocks),

@@ -46,6 +46,14 @@ def test_ranks_are_summed(run):
     assert table.loc["t", ["self", "total", "count", "max"]].tolist() == [90 * US, 90 * US, 3, 50 * US]
 
 
+def test_ranks_without_steps_are_no_part_of_a_step(run):
+    """Per step counts what the ranks with steps do; the sums stay those of all ranks."""
+    stepped = TraceBuilder(0).step(1, 0, 100).step(2, 100, 100).cpu_op("t", 10, 20)
+    row = run(Operators(), stepped, TraceBuilder(1).cpu_op("t", 0, 50)).table().set_index("name").loc["t"]
+    assert row[["count", "self"]].tolist() == [2, 70 * US]
+    assert row[["step_count", "step_self"]].tolist() == [0.5, 10 * US]
+
+
 def test_only_operators_count(run):
     """Runtime calls and annotations are neither rows nor children."""
     trace = TraceBuilder(0).cpu_op("a", 0, 50).runtime("cudaMalloc", 10, 20).annotation("note", 5, 40)

@@ -159,7 +159,7 @@ def test_saved_report_of_the_future_or_damaged(cli, tmp_path, text):
     [
         (b'{"schema_version": 1', True),
         (b'\xef\xbb\xbf {\n "meta": {}, "schema_version" : 1', True),
-        (gzip.compress(b'{"schema_version": 1}'), True),
+        (gzip.compress(b'{"schema_version": 1}', mtime=0), True),
         (b'{"schemaVersion": 1, "schema_version": 1', False),
         (b'{"traceEvents": [{"schema_version": 1', False),
         (b"[]", False),

@@ -16,6 +16,7 @@ from render.sample import sample
 from htareport import render
 from htareport.errors import MissingLibraryError
 from htareport.render import pdf as pdf_module
+from htareport.render.brief import title
 from htareport.report import Column, Report, Section, Status, Table, TableSpec, Unit, key
 
 pytest.importorskip("weasyprint", exc_type=(ImportError, OSError), reason="WeasyPrint or Pango is not here")
@@ -77,9 +78,17 @@ def test_nothing_is_drawn_wrong(caplog):
 
 def test_hostile_title_stays_text(tmp_path):
     """In the footer it is a CSS string, from which nothing gets out."""
-    title = '"; } body { display: none } </style><script>x</script> \\" \n ünï'
-    data = pdf_module.pdf(replace(sample(), title=title))
+    hostile = '"; } body { display: none } </style><script>x</script> \\" \n ünï'
+    data = pdf_module.pdf(replace(sample(), title=hostile))
     assert "About" in text_of(data, tmp_path / "a.pdf")
+
+
+def test_endless_title_is_cut():
+    """Laid out in whole it would take minutes; the page, the footer and the document's title all have it short."""
+    report = replace(sample(), title="t" * 20_000)
+    text = pdf_module.summary_html(report, [], "A4", None)
+    assert "t" * 250 not in text
+    assert text.count(title(report)) == 3
 
 
 @pytest.mark.parametrize("paper", list(pdf_module.PAPERS))
