@@ -6,6 +6,7 @@ Architecture invariants: workers never write to the terminal, not even on Ctrl-C
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -92,6 +93,12 @@ def free_memory() -> int | None:
     if limit.isdigit() and used.isdigit():
         bounds.append(int(limit) - int(used))
     return max(0, min(bounds)) if bounds else None
+
+
+def give_back() -> None:
+    """Return memory that was freed to the system, which the C library would keep for requests of the same sizes."""
+    with contextlib.suppress(OSError, AttributeError):  # Of glibc only.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _own_cgroups() -> Iterator[Path]:

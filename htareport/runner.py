@@ -18,7 +18,7 @@ from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.errors import NothingToReadError, UsageError, printable
-from htareport.executors import isolated
+from htareport.executors import give_back, isolated
 from htareport.overview import marked, verdict
 from htareport.report import Report, Section, Status, Table, concat
 from htareport.rules import discover as discover_rules
@@ -151,6 +151,12 @@ class Work:
 
 def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
+    summary = _summary(rank, files, work)
+    give_back()  # The events are gone, and what comes next shall not add to where they were.
+    return summary
+
+
+def _summary(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
         summary = RankSummary(rank, facts_of(trace))

@@ -54,6 +54,7 @@ def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
+    rank.shared.clear()  # Some of it refers to the rank, which would keep the events alive.
     return made
 
 
