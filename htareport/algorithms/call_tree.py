@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT, parents
 
 Nodes = NDArray[np.int64]
@@ -95,11 +96,11 @@ def sums_under(
 def _ancestors(parent: NDArray[np.integer[Any]], nodes: Nodes) -> NDArray[np.int32]:
     """Some nodes and all that are above them, in ascending order."""
     found = np.zeros(len(parent), np.bool_)
-    new: NDArray[np.integer[Any]] = np.unique(nodes)
+    new: NDArray[np.integer[Any]] = unique_sorted(nodes)
     while len(new):
         found[new] = True
         above = parent[new]
-        new = np.unique(above[(above != NO_PARENT) & ~found[above]])
+        new = unique_sorted(above[(above != NO_PARENT) & ~found[above]])
     return np.flatnonzero(found).astype(np.int32)
 
 

@@ -9,6 +9,8 @@ from math import exp, lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
+
 Ints = NDArray[np.int64]
 
 AGREED_NS = 50_000  # Ends of a collective that all ranks leave together differ by no more than this,
@@ -75,7 +77,7 @@ def match(rank: Ints, key: Ints, ordinal: Ints, count: Ints, times: tuple[Ints, 
     first = np.flatnonzero(new)
     sizes = np.diff(np.append(first, len(order)))
     found = []
-    for size in np.unique(sizes[sizes > 1]).tolist():
+    for size in unique_sorted(sizes[sizes > 1]).tolist():
         rows = order[first[sizes == size][:, None] + np.arange(size)]
         members, which = np.unique(rank[rows], axis=0, return_inverse=True)
         for number, ranks in enumerate(members):

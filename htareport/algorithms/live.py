@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
+
 Ints = NDArray[np.int64]
 
 
@@ -40,7 +42,7 @@ def growth(values: Ints, most: int = 500) -> float:
 
     Of more than `most` values evenly chosen ones are compared. nan for fewer than two.
     """
-    places = np.unique(np.linspace(0, len(values) - 1, min(len(values), most)).astype(np.int64))
+    places = unique_sorted(np.linspace(0, len(values) - 1, min(len(values), most)).astype(np.int64))
     if len(places) < 2:  # noqa: PLR2004  no pair
         return float("nan")
     first, second = np.triu_indices(len(places), 1)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.trace import RankTrace
 from htareport.trace.classify import step_number
 
@@ -104,7 +105,7 @@ class Activity:
     @property
     def backward_groups(self) -> list[int]:
         """Threads that run the backward pass for the main one."""
-        groups: list[int] = np.unique(self.groups[self._is_backward]).tolist()
+        groups: list[int] = unique_sorted(self.groups[self._is_backward]).tolist()
         return [group for group in groups if group != self.main_group]
 
     @cached_property

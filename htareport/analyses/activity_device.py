@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms.critical_path import Edges
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.activity import NONE
 from htareport.analyses.activity_points import NEVER, Kind, Numbers, Points, Rules
 
@@ -95,7 +96,7 @@ class DeviceEdges:
         lanes = every["lane"].to_numpy()
         my_lane = self.activity.device["lane"].to_numpy()
         alone = np.zeros(self.devices, np.bool_)
-        for lane in np.unique(my_lane).tolist():
+        for lane in unique_sorted(my_lane).tolist():
             rows = np.flatnonzero((lanes == lane) & (launch >= 0))
             launched = np.sort(starts[launch[rows]])
             begun = np.sort(np.maximum(every["ts"].to_numpy()[rows], starts[launch[rows]]))

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms.critical_path import Edges
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.activity import NONE
 from htareport.analyses.activity_points import NEVER, Kind, Numbers, Points, Rules
 
@@ -111,7 +112,7 @@ class HostEdges:
         self.parts.append(
             Edges(2 * rows[follows - 1] + 1, 2 * rows[follows], time, kind[waiting[follows]], owner[waiting[follows]])
         )
-        return np.unique(waiting)
+        return unique_sorted(waiting)
 
     def _collective_edges(self, main: Numbers, src: Numbers, dst: Numbers) -> Numbers:
         """Collectives run by other threads of the host, begun by the main thread, which waits in a gap for their end.
@@ -142,7 +143,7 @@ class HostEdges:
         rows, waiting, ended = rows[waited], waiting[waited], ended[waited]
         time = self.times[dst[waiting]] - ended
         self.parts.append(Edges.of(2 * rows + 1, dst[waiting], time, Kind.BETWEEN, NONE))
-        return np.unique(waiting)
+        return unique_sorted(waiting)
 
     def _main_ends(self) -> None:
         """From the window's start to the main thread's first point, and from its last to the window's end."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.activity import NONE, Activity
 from htareport.trace.links import launches_of
 
@@ -218,7 +219,7 @@ class SyncFinder:
         keys = [device[name].to_numpy() for name in ("capture", "device", "stream")]
         by_thread = {
             thread: (stamps[callers == thread].tolist(), order[callers == thread].tolist())
-            for thread in np.unique(callers).tolist()
+            for thread in unique_sorted(callers).tolist()
         }
         for row in rows:
             times, events = by_thread.get(int(self.threads[launch[row]]), ([], []))

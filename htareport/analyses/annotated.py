@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.call_tree import around_points, self_times
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT
 from htareport.algorithms.nesting import self_times as times_outside
 from htareport.analyses import launched
@@ -57,7 +58,7 @@ def device_annotations(trace: RankTrace) -> pd.DataFrame:
         events = trace.device_events
         starts, lane = events["ts"].to_numpy(), events["lane"].to_numpy()
         keep = np.zeros(len(table), np.bool_)
-        for number in np.unique(table["lane"]).tolist():
+        for number in unique_sorted(table["lane"].to_numpy()).tolist():
             mine, there = (table["lane"] == number).to_numpy(), starts[lane == number]
             first, last = (np.searchsorted(there, table[name].to_numpy()[mine]) for name in ("ts", "end"))
             keep[mine] = last > first

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.base import Analysis, Frames, Group, Job
@@ -253,7 +254,7 @@ def _work(trace: RankTrace, rows: pd.DataFrame, owner: NDArray[np.int64], levels
         parts.append((label[at], event))
         at = parent[at]
         event, at = event[at >= 0], at[at >= 0]
-    names = np.unique(label)
+    names = unique_sorted(label)
     out = pd.DataFrame({"name": names})
     first = parts[0] if parts else (label[:0], event[:0])
     position = np.searchsorted(names, first[0])

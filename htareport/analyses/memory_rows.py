@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.live import running_total
 from htareport.trace import ALL, RankTrace
 from htareport.trace.columns import NONE
@@ -42,7 +43,7 @@ def series_of(trace: RankTrace) -> Iterator[Series]:
     if trace.window != ALL and trace.all_step_numbers:
         inside = step_of(trace.steps, memory["ts"]) != OUTSIDE
     devices = pd.Series(memory["device_type"]) * 4096 + memory["device_id"].clip(NONE, 4094) + 1
-    for number in np.unique(devices.to_numpy()).tolist():
+    for number in unique_sorted(devices.to_numpy()).tolist():
         kind, place = divmod(number, 4096)
         mine = np.flatnonzero(devices.to_numpy() == number)
         mine = mine[np.lexsort((memory["ts"][mine], memory["capture"][mine]))]
@@ -70,7 +71,7 @@ def series_of(trace: RankTrace) -> Iterator[Series]:
 
 def _summed_up(sizes: Any, captures: Any) -> Any:
     """The running total, each capture by itself."""
-    parts = [running_total(sizes[captures == capture]) for capture in np.unique(captures)]
+    parts = [running_total(sizes[captures == capture]) for capture in unique_sorted(captures)]
     return np.concatenate(parts)
 
 

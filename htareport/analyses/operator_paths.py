@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT
 from htareport.analyses import launched
 from htareport.trace import RankTrace, classify
@@ -32,13 +33,13 @@ def paths_of(trace: RankTrace, rows: NDArray[np.int64]) -> tuple[NDArray[np.int6
     return out, _written(steps, trace.loaded.strings)
 
 
-def _with_ancestors(rows: NDArray[np.int64], around: NDArray[np.int32]) -> NDArray[np.int64]:
+def _with_ancestors(rows: NDArray[np.integer[Any]], around: NDArray[np.int32]) -> NDArray[np.int64]:
     """Rows and all that lie around them, in order, so that each stands behind what lies around it."""
     found = np.zeros(len(around), np.bool_)
     while len(rows):
         found[rows] = True
-        rows = np.unique(around[rows])
-        rows = rows[(rows != NO_PARENT) & ~found[rows]]
+        above = around[rows]
+        rows = unique_sorted(above[(above != NO_PARENT) & ~found[above]])
     return np.flatnonzero(found)
 
 

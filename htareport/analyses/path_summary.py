@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.critical_path import lengths_without
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.activity import NONE
 from htareport.analyses.activity_graph import ActivityGraph, Kind
 from htareport.trace.events import KIND_DTYPE
@@ -165,7 +166,7 @@ def _lane_names(found: ActivityGraph, events: Numbers) -> list[str]:
         return f"stream {lane[0]}/{stream}" if devices > 1 else f"stream {stream}"
 
     backward = set(activity.backward_groups)
-    places = {event: name(event) for event in np.unique(events).tolist()}
+    places = {event: name(event) for event in unique_sorted(events).tolist()}
     return [places[event] for event in events.tolist()]
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals, series
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
@@ -199,7 +200,7 @@ def _lanes(trace: RankTrace) -> Iterator[Lane]:
     for begin, end in sorted(pairwise(limits), key=lambda each: int(number[each[0]])):
         lane = number[begin]
         first, stop = np.searchsorted(lanes, [lane, lane + 1])
-        calls = np.unique(launch[first:stop])
+        calls = unique_sorted(launch[first:stop])
         device, stream = devices.iloc[event[begin]], streams.iloc[event[begin]]
         mine = slice(begin, end)
         pooled = without_pauses(stamps[mine], captures[mine])

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.augment.files import CopyFolder
 from htareport.trace import RankTrace
 from htareport.trace.classify import PROFILER_CATEGORY
@@ -81,5 +82,5 @@ def _marks(trace: RankTrace, capture: int, patterns: Sequence[Pattern]) -> dict[
 
 def _name_numbers(trace: RankTrace) -> dict[str, int]:
     """A number for each name of a complete event."""
-    codes = np.unique(np.concatenate([np.unique(c["name"]) for c in trace.loaded.tables.values()])).tolist()
+    codes = unique_sorted(np.concatenate([unique_sorted(c["name"]) for c in trace.loaded.tables.values()])).tolist()
     return {trace.loaded.strings[code]: code for code in codes}

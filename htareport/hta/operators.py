@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.annotations import Annotations
@@ -155,7 +156,7 @@ def _stacks(trace: RankTrace, on_host: pd.DataFrame, owner: NDArray[np.int64]) -
     """Names of the annotation of each device event and of those around it, outermost first; None for none."""
     parent, name = on_host["parent"].to_numpy(), on_host["name"].to_numpy()
     used = {}
-    for row in np.unique(owner[owner >= 0]).tolist():
+    for row in unique_sorted(owner[owner >= 0]).tolist():
         stack, at = [], row
         while at >= 0:
             stack.append(int(name[at]))

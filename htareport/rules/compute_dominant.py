@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import launched
 from htareport.analyses.modelled import NONE
 from htareport.findings import Finding, Severity
@@ -64,7 +65,7 @@ class Dominates(Rule):
             return None
         codes = [int(column[first[most]]) for column in columns]
         name, shapes, types = (trace.loaded.strings[code] if code != NONE else "[]" for code in codes)
-        calls = len(np.unique(rows[mine][number == most]))
+        calls = len(unique_sorted(rows[mine][number == most]))
         numbers = {
             "name": name,
             "shapes": launched.shape_text(shapes),

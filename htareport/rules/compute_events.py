@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.work import Kind
 from htareport.analyses.modelled import NONE, limits_of
 from htareport.devices import Precision
@@ -39,7 +40,7 @@ class Events:
 
     def named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
         """Which have a name that matches."""
-        used, strings = np.unique(self.codes).tolist(), self.rank.trace.loaded.strings
+        used, strings = unique_sorted(self.codes).tolist(), self.rank.trace.loaded.strings
         matches = np.zeros(len(strings), np.bool_)
         matches[[code for code in used if pattern.search(strings[code])]] = True
         found: NDArray[np.bool_] = matches[self.codes]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.work import SIZES
 from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, limits_of
@@ -153,7 +154,7 @@ def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     host = rank.trace.host
     codes = host["name"].array.codes
     named = np.zeros(len(rank.trace.loaded.strings), np.bool_)
-    used = np.unique(codes).tolist()
+    used = unique_sorted(codes).tolist()
     named[[code for code in used if _OPTIMIZER.search(rank.trace.loaded.strings[code][:200])]] = True
     found: NDArray[np.bool_] = innermost(host, named[codes]) != NONE
     return found

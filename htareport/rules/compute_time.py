@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, Modelled, limits_of, model_of, modelled
@@ -194,7 +195,7 @@ def _waits(rank: Rank, capture: int) -> NDArray[np.int64]:
     calls, strings = rank.trace.launches, rank.trace.loaded.strings
     if "compute:waits" not in rank.shared:
         codes = calls["name"].cat.codes.to_numpy()
-        used = np.unique(codes).tolist()
+        used = unique_sorted(codes).tolist()
         is_wait = np.zeros(len(strings), np.bool_)
         is_wait[[code for code in used if _WAITS.search(strings[code])]] = True
         rank.shared["compute:waits"] = is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS)

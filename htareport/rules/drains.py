@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.distinct import unique_sorted
 from htareport.rules.host_rows import coded, late, operators_around, rows_named
 from htareport.rules.rank import Lane, Rank, Sets, common
 from htareport.trace import classify
@@ -100,7 +101,7 @@ def _drains(rank: Rank) -> Drains:
     for place, lane in enumerate(rank.lanes):
         gaps = rank.gaps[lane]
         threads = _threads_behind(rank, lane, gaps)
-        for number in np.unique(threads[threads >= 0]).tolist():
+        for number in unique_sorted(threads[threads >= 0]).tolist():
             mine = np.flatnonzero((capture == lane[1]) & (thread == number))
             mine = mine[np.argsort(end[mine], kind="stable")]
             if len(mine):

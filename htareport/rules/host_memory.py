@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.host_rows import IDLE, listed, operators_around, per, rows_named, times
@@ -137,10 +138,10 @@ def _emptied(rank: Rank, share: float) -> int:
     frees = rows_named(rank, _FREES, "call")
     outside = frees[operators_around(rank)[frees] < 0]
     stamps = [_bursts(host["ts"].to_numpy()[outside])]
-    functions = rank.trace.loaded.tables.get("python_function", {})
+    functions, strings = rank.trace.loaded.tables.get("python_function", {}), rank.trace.loaded.strings
     for table, codes in ((functions, functions.get("name")), (host, host["name"].array.codes)):
         if codes is not None:
-            used = [code for code in np.unique(codes).tolist() if _EMPTY_CACHE.search(rank.trace.loaded.strings[code])]
+            used = [code for code in unique_sorted(codes).tolist() if _EMPTY_CACHE.search(strings[code])]
             stamps.append(np.asarray(table["ts"])[np.isin(codes, used)])
     found = np.concatenate(stamps)
     inside = [((begin <= found) & (found < end)).any() for begin, end in steps[["start", "end"]].to_numpy().tolist()]

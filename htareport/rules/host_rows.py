@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY
 from htareport.findings import Span
 from htareport.rules.base import Found
@@ -40,7 +41,7 @@ def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
     """Which name codes are those of host rows whose names match."""
     strings = rank.trace.loaded.strings
     if "host names" not in rank.shared:
-        rank.shared["host names"] = np.unique(rank.trace.host["name"].array.codes).tolist()
+        rank.shared["host names"] = unique_sorted(rank.trace.host["name"].array.codes).tolist()
     used: list[int] = rank.shared["host names"]
     found = np.zeros(len(strings), np.bool_)
     found[[code for code in used if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
@@ -77,7 +78,8 @@ def during(rank: Rank, rows: NDArray[np.int64]) -> Sets:
     """Idle time in which the host is late and runs any of these rows, within the windows."""
     host = rank.trace.host
     start, end, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "capture"))
-    runs = {each: intervals.union(start[capture == each], end[capture == each]) for each in np.unique(capture).tolist()}
+    captures = unique_sorted(capture).tolist()
+    runs = {each: intervals.union(start[capture == each], end[capture == each]) for each in captures}
     return common(late(rank), {lane: runs.get(lane[1], EMPTY) for lane in rank.lanes})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htareport.algorithms import intervals
+from htareport.algorithms.distinct import unique_sorted
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.host_rows import IDLE, coded, during, late, names_of, per, rows_named
@@ -126,7 +127,7 @@ class Recompilation(Rule):
         claim = joined(compiling, minus(lookups, compiling))
         starts, steps = rank.trace.host["ts"].to_numpy()[rows], rank.trace.steps
         place = np.searchsorted(steps["start"].to_numpy(), starts, side="right")
-        in_steps = len(np.unique(place[place > 0]))
+        in_steps = len(unique_sorted(place[place > 0]))
         if rank.share(claim) < self.least and (in_steps < 2 or not total(compiling)):  # noqa: PLR2004  again
             return None
         again = coded(rank, _REGION)
@@ -193,7 +194,7 @@ class GarbageCollection(Rule):
         if not table:
             return None
         strings = rank.trace.loaded.strings
-        codes = [code for code in np.unique(table["name"]).tolist() if _GC.search(strings[code])]
+        codes = [code for code in unique_sorted(table["name"]).tolist() if _GC.search(strings[code])]
         rows = np.isin(table["name"], codes)
         start, capture = table["ts"][rows], table["capture"][rows]
         end = start + table["dur"][rows]
@@ -252,7 +253,7 @@ class SlowLaunches(Rule):
             claim[lane] = intervals.union(begin, mine[:, 1])
         if rank.share(claim) < self.least:
             return None
-        calls = rank.trace.launches["dur"].to_numpy()[np.unique(rank.trace.device_events["launch"].to_numpy())[1:]]
+        calls = rank.trace.launches["dur"].to_numpy()[unique_sorted(rank.trace.device_events["launch"].to_numpy())[1:]]
         middle, high = np.quantile(calls, (0.5, 0.95)).tolist() if len(calls) else (0.0, 0.0)
         return Evidence(claim, {"middle": middle, "high": high}, rank.spans(claim))
 

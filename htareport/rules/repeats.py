@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.rules.host_rows import name_of, operators_around, rows_named
 from htareport.rules.rank import Rank
@@ -65,7 +66,7 @@ def _repeats(rank: Rank) -> Repeats:
     launched = trace.launches["ts"].to_numpy()[events["launch"].to_numpy()]  # In order within each step.
     begin, last = launched[first], launched[np.append(first[1:], len(rows)) - 1]
     region = intervals.union(begin, np.maximum.reduceat(events["end"].to_numpy(), first))
-    threads = np.unique(trace.launches["thread"].to_numpy()[events["launch"].to_numpy()])
+    threads = unique_sorted(trace.launches["thread"].to_numpy()[events["launch"].to_numpy()])
     blockers = _blockers(rank, begin, last, threads)
     return Repeats(len(numbers), max(digests.values()), len(rows) / len(numbers), blockers, region)
 

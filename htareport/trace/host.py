@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.trace import classify
 from htareport.trace.capture import Loaded
@@ -95,7 +96,7 @@ def _tree(
 def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.DataFrame) -> NDArray[np.int32]:
     found = np.full(len(row), UNLINKED, np.int32)
     sources, rows = launches["source"].to_numpy(), launches["row"].to_numpy()
-    for number in np.unique(sources).tolist():
+    for number in unique_sorted(sources).tolist():
         there = np.flatnonzero(sources == number)
         position = np.empty(len(there), np.int64)
         position[rows[there]] = there

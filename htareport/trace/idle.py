@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.trace import classify
 from htareport.trace.model import RankTrace
@@ -158,7 +159,7 @@ def _causes(table: pd.DataFrame, codes: NDArray[Any], strings: list[str]) -> NDA
     """Cause of each row of the host: by its name, else by its level; steps are none (-1)."""
     patterns = [(cause, re.compile(pattern, re.IGNORECASE)) for cause, pattern in _NAMES.items()]
     of_name = np.full(len(strings), -1, np.int8)
-    for code in np.unique(codes).tolist():
+    for code in unique_sorted(codes).tolist():
         name = strings[code][:512]
         of_name[code] = next((_ON_HOST.index(cause) for cause, pattern in patterns if pattern.search(name)), -1)
         if classify.step_number(name) is not None:
@@ -180,7 +181,7 @@ def _split(gaps: _Gaps, host: _Host, capture: int, names: list[pd.DataFrame]) ->
     soon = known & (rest < LATENCY_NS)
     yield Cause.LATENCY, intervals.union(called[soon], gaps.end[soon])
     yield Cause.WAITING, intervals.union(called[known & ~soon], gaps.end[known & ~soon])
-    for thread in np.unique(gaps.thread[known]).tolist():
+    for thread in unique_sorted(gaps.thread[known]).tolist():
         mine = gaps.thread == thread
         free = intervals.union(gaps.begin[mine], late[mine])
         for others in (False, True):

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
+
 UNLINKED = -1
 _FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
 
@@ -30,7 +32,7 @@ def launches_of(
     first[1:] = (launched[rows][1:] != launched[rows][:-1]) | (launched_in[rows][1:] != launched_in[rows][:-1])
     rows = rows[first]
     found = np.full(len(correlations), UNLINKED, np.int64)
-    for capture in np.unique(captures).tolist():
+    for capture in unique_sorted(captures).tolist():
         mine = np.flatnonzero(captures == capture)
         there = rows[launched_in[rows] == capture]
         ids = launched[there]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
 from htareport.trace import classify
 from htareport.trace.capture import Loaded
 
@@ -47,7 +48,7 @@ def step_table(loaded: Loaded) -> pd.DataFrame:
 def _counted_on(number: NDArray[np.int64], capture: NDArray[np.int64]) -> NDArray[np.int64]:
     """Numbers that occur once in all captures: those of a capture that starts again go on behind those before."""
     counted, highest = number.copy(), OUTSIDE
-    for each in np.unique(capture).tolist():
+    for each in unique_sorted(capture).tolist():
         mine = capture == each
         if counted[mine].min() <= highest:
             counted[mine] += highest + 1 - counted[mine].min()

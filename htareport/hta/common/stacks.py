@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.call_tree import NEVER, around_points, depths, work_under
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.hta.common.trace_df import host_rows
 from htareport.hta.common.types import DeviceType
@@ -102,7 +103,7 @@ def _attach_backward(host: pd.DataFrame, ends: NDArray[np.int64], parent: NDArra
     names, thread = host["name"].astype(str), host["_thread"].to_numpy()
     is_step = names.map({name: step_number(name) is not None for name in names.unique()}).to_numpy(np.bool_)
     is_back = names.map({name: _BACKWARD in name for name in names.unique()}).to_numpy(np.bool_)
-    main, back = np.unique(thread[is_step]), np.setdiff1d(thread[is_back], thread[is_step])
+    main, back = unique_sorted(thread[is_step]), np.setdiff1d(thread[is_back], thread[is_step])
     if len(main) != 1 or len(back) != 1:
         return
     on_main = thread == main[0]
