@@ -52,14 +52,17 @@ def histogram(trace: RankTrace, named: pd.DataFrame) -> pd.DataFrame:
     Names outside `named` go together.
     """
     events = trace.device_events
-    known = set(named["name"])
-    names = events["name"].cat.categories.to_numpy(object)
-    shown = np.array([name if name in known else REST for name in names], object)[events["name"].cat.codes.to_numpy()]
+    names, kinds = events["name"].array, events["kind"].array
+    rest, known = len(names.categories), set(named["name"])
+    shown = np.array([code if name in known else rest for code, name in enumerate(names.categories)], np.int64)
     durations = events["dur"].to_numpy()
-    frame = pd.DataFrame(
-        {"name": shown, "kind": events["kind"].astype(str), "bin": histograms.bins_of(durations), "dur": durations}
+    columns = {"name": shown[names.codes], "kind": kinds.codes, "bin": histograms.bins_of(durations), "dur": durations}
+    found = pd.DataFrame(columns).groupby(["name", "kind", "bin"])["dur"].agg(["count", "min", "max"]).reset_index()
+    found["name"] = pd.Series(
+        [REST if code == rest else names.categories[code] for code in found["name"]], dtype=object
     )
-    return frame.groupby(["name", "kind", "bin"])["dur"].agg(["count", "min", "max"]).reset_index()
+    found["kind"] = kinds.categories.to_numpy(object)[found["kind"]]
+    return found.sort_values(["name", "kind", "bin"], ignore_index=True)
 
 
 def label(words: str, names: pd.Series) -> str:
