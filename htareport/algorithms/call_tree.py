@@ -143,13 +143,19 @@ def _upwards(parent: NDArray[np.integer[Any]]) -> Iterator[NDArray[np.int32]]:
 
 def around_points(starts: Nodes, ends: Nodes, groups: NDArray[Any], points: Nodes, point_groups: NDArray[Any]) -> Nodes:
     """Index of the innermost interval [start, end) of the same group around each point, -1 for none."""
-    begin, end, group = (np.concatenate(each) for each in ((starts, points), (ends, points), (groups, point_groups)))
-    is_point = np.arange(len(begin)) >= len(starts)
-    order = np.lexsort((is_point, -end, begin, group))
-    found = np.full(len(begin), NO_PARENT, np.int64)
-    limits = np.flatnonzero(np.diff(group[order])) + 1
+    found = np.full(len(points), NO_PARENT, np.int64)
+    order = np.lexsort((-ends, starts, groups))
+    by_group = groups[order]
+    limits = np.flatnonzero(np.diff(by_group)) + 1
     for first, last in pairwise([0, *limits.tolist(), len(order)]):
-        mine = order[first:last]
-        above = parents(begin[mine], end[mine])
-        found[mine] = np.where(above == NO_PARENT, NO_PARENT, mine[above])
-    return found[len(starts) :]
+        if first == last:
+            continue
+        intervals, mine = order[first:last], np.flatnonzero(point_groups == by_group[first])
+        begin, end, point = starts[intervals], ends[intervals], points[mine]
+        above = np.append(parents(begin, end), NO_PARENT)  # The last is what -1 takes: around nothing is nothing.
+        ended = np.append(end, _LATE)
+        place = np.searchsorted(begin, point, side="right") - 1  # The last to have begun, or one around it.
+        while (over := ended[place] <= point).any():
+            place[over] = above[place[over]]
+        found[mine] = np.append(intervals, NO_PARENT)[place]
+    return found

@@ -71,6 +71,22 @@ def test_around_points():
 
 
 @PROPERTY
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 1)), max_size=8), st.integers(0, 30))
+def test_around_any_points(intervals, shift):
+    """The last to begin of those that are open, however they overlap."""
+    intervals = sorted(intervals, key=lambda each: (each[0], -each[1]))
+    starts, lengths, rows = (array(*(each[i] for each in intervals)) for i in range(3))
+    points = np.arange(64) % 32
+    found = around_points(starts + shift, starts + lengths + shift, rows, points, np.arange(64) // 32)
+    for point, row, index in zip(points.tolist(), np.arange(64) // 32, found.tolist(), strict=True):
+        within = [
+            i for i, (start, length, on) in enumerate(intervals)
+            if on == row and start + shift <= point < start + length + shift
+        ]  # fmt: skip
+        assert index == max(within, default=-1)
+
+
+@PROPERTY
 @given(st.data())
 def test_the_same_as_adding_up(data):
     """For any tree in any order."""
