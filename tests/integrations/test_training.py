@@ -111,10 +111,10 @@ def test_workers_of_a_data_loader_have_no_part_in_it(tmp_path):
 
 def test_a_rank_other_than_0_never_waits(tmp_path):
     """It is known by its environment only, and rank 0 does not exist."""
-    process = train("uninitialised", tmp_path, RANK="1", WORLD_SIZE="2")
+    process = train("uninitialised", tmp_path, RANK="1", WORLD_SIZE="2", WAIT_S="100")
     ended = time.time()
     assert process.returncode == 0, process.stderr
-    assert ended - over(process) < 2.5
+    assert ended - over(process) < 50
     assert [each.name.split(".")[0] for each in (tmp_path / "reports/traces").glob("*.gz")] == ["rank1"]
     assert not (tmp_path / "reports/report.json").exists()
 

@@ -23,7 +23,7 @@ import htareport
 from htareport.integrations.torch import report_handler
 
 OUTPUTS = ("report.html", "report.json")
-WAIT_S = 3
+WAIT_S = float(os.environ.get("WAIT_S", "3"))
 
 
 def main(way, directory):
