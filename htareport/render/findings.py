@@ -153,8 +153,8 @@ def after(finding: Finding) -> str:
         return ""
     if words := _step(finding):
         stays = "" if "→" in words else ": other ranks, or collectives, are waited for as long"
-        return f"{words[:1].upper()}{words[1:]} if all of it were gone{stays}. {_COMPUTED}"
-    return f"A ceiling: what becomes of the step is not computed, as {finding.ceiling}." if finding.ceiling else ""
+        return f"{words[:1].upper()}{words[1:]} if all of this, and nothing else, were gone{stays}. {_COMPUTED}"
+    return f"A ceiling, as {finding.ceiling}." if finding.ceiling else ""
 
 
 def between(finding: Finding) -> str:

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 _MOST_CALLS, _MOST_CALLS_IN_ALL, _FEWEST_CALLS = 512, 150_000, 64  # Of a rank, and of all ranks together.
 _MOST_ENTRIES = 400  # Of a rank, for all rules together.
 
-ONE_RANK = "one rank only is recorded"
+ONE_RANK = "there is only one rank to go by"
 NO_STEPS = "there are no steps"
 NO_COLLECTIVES = "no collectives are recorded"
 SEVERAL_DEVICES = "ranks drive several devices"

@@ -251,8 +251,9 @@ def _together(codes: Sequence[str], ranks: Sequence[RankEvidence], step_ns: floa
     if not step_ns or not most:
         return ""
     share, saving = text(min(1.0, most / step_ns), Unit.RATIO), text(most, Unit.NANOSECONDS)
-    of = "per step" if any(rank.steps for rank in ranks) else "of all that was recorded"
-    return f"All findings together could save at most {saving} {of} ({share})."
+    if any(rank.steps for rank in ranks):
+        return f"All findings together could save at most {saving} per step ({share})."
+    return f"All findings together could save at most {saving} in all ({share} of the time that devices recorded)."
 
 
 def _failures(ranks: Sequence[RankEvidence]) -> list[str]:

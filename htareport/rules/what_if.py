@@ -244,4 +244,5 @@ def _with_step_time(finding: Finding, found: Found, times: Mapping[str, float], 
     step, most = round(found.step_ns), finding.saving_ns or 0
     if finding.code not in times:
         return replace(finding, step_ns=step, ceiling=why or NO_PLACE)
-    return replace(finding, step_ns=step, without_ns=step - min(round(times[finding.code]), most, step))
+    saves = min(round(times[finding.code]), most, step)
+    return replace(finding, step_ns=step, without_ns=step - saves, low_ns=min(finding.low_ns or 0, saves) or None)

@@ -118,7 +118,7 @@ CLAIM = {0: [(0, 150), (1000, 1150)]}
 @pytest.mark.parametrize(
     ("traces", "why"),
     [
-        (lambda: job((700,)), "one rank only is recorded"),
+        (lambda: job((700,)), "there is only one rank to go by"),
         (lambda: job(LATE, world=8, group=range(8)), "no collective is matched across ranks"),  # Five are missing.
         (lambda: job((700, 500)) + job(LATE, steps=3)[2:], "ranks recorded different steps"),
         (lambda: [TraceBuilder(r).step(0, 0, 900).kernel("gemm", 0, 900, launch=(0, 1)) for r in range(2)],
