@@ -70,30 +70,35 @@ def told(tmp_path):
 LATE = (END - TRANSFER, 500, 500)  # Rank 0 comes last, 200 µs after the others.
 
 
-@pytest.mark.parametrize(
-    ("claims", "saving"),
-    [
-        ({0: [(0, 150)]}, 150),
-        ({0: [(0, 300)]}, 200),  # The others come 200 earlier: no more than that.
-        ({1: [(0, 300)]}, 0),  # It would only wait longer.
-        ({0: [(0, 300)], 1: [(100, 200)], 2: [(0, 500)]}, 300),  # Rank 1 then comes at 400.
-        ({0: [(0, 300)], 1: [(100, 150)], 2: [(0, 500)]}, 250),  # At 450.
-        ({0: [(700, 800)], 1: [(500, 800)], 2: [(500, 800)]}, 100),  # Of the waiting, only what moves bytes.
-        ({1: [(500, 700)], 2: [(500, 700)]}, 0),  # Rank 0 waits for the bytes as before, and the others for rank 0.
-        ({0: [(850, 950)]}, 50),  # It comes earlier in the next step; in the last one others end as before.
-        ({0: [(850, 950)], 1: [(850, 950)], 2: [(850, 950)]}, 100),
-    ],
-)
-def test_worked_out_on_paper(told, claims, saving):
+ON_PAPER = [
+    ({0: [(0, 150)]}, 150),
+    ({0: [(0, 300)]}, 200),  # The others come 200 earlier: no more than that.
+    ({1: [(0, 300)]}, 0),  # It would only wait longer.
+    ({0: [(0, 300)], 1: [(100, 200)], 2: [(0, 500)]}, 300),  # Rank 1 then comes at 400.
+    ({0: [(0, 300)], 1: [(100, 150)], 2: [(0, 500)]}, 250),  # At 450.
+    ({0: [(700, 800)], 1: [(500, 800)], 2: [(500, 800)]}, 100),  # Of the waiting, only what moves bytes.
+    ({1: [(500, 700)], 2: [(500, 700)]}, 0),  # Rank 0 waits for the bytes as before, and the others for rank 0.
+    ({0: [(850, 950)]}, 50),  # It comes earlier in the next step; in the last one others end as before.
+    ({0: [(850, 950)], 1: [(850, 950)], 2: [(850, 950)]}, 100),
+]
+
+
+def test_worked_out_on_paper(told):
     """In each of two steps the same is claimed. Clocks are milliseconds apart."""
-    both = {rank: [*pairs, *((a + STEP, b + STEP) for a, b in pairs)] for rank, pairs in claims.items()}
-    finding = told([_Claims("X1", both)], job(LATE, clocks=(0, 4000, -3000)))["X1"]
-    assert finding.step_ns == STEP * US
-    assert finding.ceiling == ""
-    assert finding.step_ns - finding.without_ns == saving * US
+    rules = [
+        _Claims(
+            f"X{number}", {rank: [*pairs, *((a + STEP, b + STEP) for a, b in pairs)] for rank, pairs in each.items()}
+        )
+        for number, (each, _) in enumerate(ON_PAPER)
+    ]
+    found = told(rules, job(LATE, clocks=(0, 4000, -3000)))
+    for number, (claims, saving) in enumerate(ON_PAPER):
+        each = found[f"X{number}"]
+        assert (each.step_ns, each.ceiling) == (STEP * US, "")
+        assert each.step_ns - each.without_ns == saving * US, claims
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_never_more_than_the_saving(told, seed):
     """Whatever is claimed, wherever ranks arrive."""
     random = np.random.default_rng(seed)
