@@ -89,7 +89,7 @@ def test_the_step_without_it_in_words():
     shown = html(report(known, replace(ceiling, code="H1")))
     assert "<dt>Without it</dt><dd>Step 1.20" in shown
     assert "(up to 41\u202f%). A ceiling, as there is only one rank to go by. Loading is hidden.</dd>" in shown
-    for text in (markdown(report(known)), summary_html(report(known))):
+    for text in (markdown(report(known)), summary_html(report(known), [], "A4", None)):
         assert "step 1.20\u202fs → 1.05\u202fs" in text
 
 
