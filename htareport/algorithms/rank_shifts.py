@@ -68,29 +68,37 @@ class Removed:
     in_all: Floats
 
 
-def shifts(calls: Calls, removed: Removed) -> Floats:
-    """By how much each rank (rows, from 0) would reach its end earlier, for each column of what goes."""
+def shifts(calls: Calls, removed: Removed, in_time: NDArray[np.bool_] | None = None) -> Floats:
+    """By how much each rank (rows, from 0) would reach its end earlier, for each column of what goes.
+
+    Besides, of ranks `in_time` goes whatever makes them arrive later at a collective than all the others.
+    """
     size, columns = removed.at_arrival.shape
     base = np.zeros((size + 1, columns))  # What a wait adds to a rank's own; the last row is what -1 takes.
     moved = np.zeros((size + 1, columns))  # By how much each entry's collective ends earlier.
     moved[-1] = np.inf
+    more = np.zeros_like(removed.in_all)  # What has gone of ranks so that they are in time.
     bounds = np.append(np.flatnonzero(np.diff(calls.collective, prepend=NONE)), size)
     stall, slack, arrival = calls.stall[:, None], calls.slack[:, None], calls.arrival[:, None]
     for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        here = slice(first, stop)
-        earlier = base[calls.before[here]] + removed.at_arrival[here]
+        here, ranks = slice(first, stop), calls.rank[first:stop]
+        earlier = base[calls.before[here]] + removed.at_arrival[here] + more[ranks]
         earlier = np.minimum(earlier, moved[calls.on_stream[here]] + slack[here])
-        since = arrival[here] - arrival[here].max()
-        shift = -(since - earlier).max(axis=0)
+        comes = arrival[here] - arrival[here].max() - earlier
+        if in_time is not None and len(set(in_time[ranks].tolist())) > 1:
+            mine = in_time[ranks]
+            late = np.maximum(comes[mine] - comes[~mine].max(axis=0), 0)
+            more[ranks[mine]] += late
+            comes[mine] -= late
         shorter = removed.stalled[here].min(axis=0)
-        moved[here] = shift + shorter
-        ready = base[calls.until[here]] + removed.at_end[here]
-        after = np.minimum(ready + stall[here], moved[here]) + removed.stalled[here] - shorter
-        base[here] = after - removed.at_end[here]
+        moved[here] = shorter - comes.max(axis=0)
+        own = removed.at_end[here] + more[ranks]
+        after = np.minimum(base[calls.until[here]] + own + stall[here], moved[here])
+        base[here] = after + removed.stalled[here] - shorter - own
     latest = np.full(len(removed.in_all), size, np.int64)
     waited = np.flatnonzero(calls.stall > 0)
     latest[calls.rank[waited]] = waited  # The last of a rank wins; one that never waits keeps the row of zeros.
-    found: Floats = np.maximum(base[latest] + removed.in_all, 0.0)
+    found: Floats = np.maximum(base[latest] + removed.in_all + more, 0.0)
     return found
 
 

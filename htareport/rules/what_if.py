@@ -59,15 +59,9 @@ class WhatIf:
 
     def in_time(self, ranks: Sequence[int]) -> float:
         """If these ranks came to each collective no later than the second-latest."""
-        removed, margin = _nothing(len(self.entries), len(self.ranks), 1), _margins(self.calls)
-        for place in (self.ranks.index(rank) for rank in ranks if rank in self.ranks):
-            mine = np.flatnonzero(self.calls.rank == place)
-            mine = mine[np.argsort(self.calls.arrival[mine], kind="stable")]
-            until = np.append(0.0, np.cumsum(_gone_before(margin[mine], self.calls.before[mine])))
-            removed.at_arrival[mine, 0] = until[1:]
-            ends = np.searchsorted(self.calls.arrival[mine], self.calls.end[mine], side="right")
-            removed.at_end[mine, 0], removed.in_all[place, 0] = until[ends], until[-1]
-        return float(saved(self.end, shifts(self.calls, removed))[0]) / self.num_steps
+        removed = _nothing(len(self.entries), len(self.ranks), 1)
+        shift = shifts(self.calls, removed, np.isin(self.ranks, list(ranks)))
+        return float(saved(self.end, shift)[0]) / self.num_steps
 
     def _removed(self, codes: Sequence[str]) -> Removed:
         entries = self.entries
@@ -93,27 +87,6 @@ class WhatIf:
 def _nothing(entries: int, ranks: int, columns: int) -> Removed:
     first, second, third = (np.zeros((entries, columns)) for _ in range(3))
     return Removed(first, second, third, np.zeros((ranks, columns)))
-
-
-def _margins(calls: Calls) -> Ints:
-    """For the entry that arrives last at its collective, how much later than the second-latest; 0 for the others."""
-    order = np.lexsort((calls.arrival, calls.collective))
-    arrival, collective = calls.arrival[order], calls.collective[order]
-    is_last = np.append(collective[1:] != collective[:-1], True)
-    margin = np.where(is_last, np.diff(arrival, prepend=arrival[0]), 0)
-    found = np.zeros(len(order), np.int64)
-    found[order] = margin
-    return found
-
-
-def _gone_before(margin: Ints, waited: Ints) -> Ints:
-    """How much of a rank's own time would have to go before each entry: it stays late until it waits for something."""
-    found, gone, since = np.zeros(len(margin), np.int64), 0, None
-    for place, (late, wait) in enumerate(zip(margin.tolist(), waited.tolist(), strict=True)):
-        gone, since = (gone if wait == since else 0), wait
-        found[place] = max(late - gone, 0)
-        gone = max(gone, late)
-    return found
 
 
 def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | str:

@@ -112,3 +112,19 @@ def test_a_collective_waits_for_the_one_before_on_its_stream():
 
     assert gained([0, 0, 20, 20]) == 0  # Gone between the first start and the second.
     assert gained([5, 5, 20, 20]) == 5  # 5 of it before the first start.
+
+
+def test_a_rank_in_time():
+    """It comes 30, then 40 after the others, which do nothing but wait; the first runs under its compute.
+
+    30 go before the first; as that ends 30 earlier, so do the others come to the second, and 70 go before that.
+    """
+    ranks, numbers = np.array([0, 1, 2] * 2), np.repeat([0, 1], 3)
+    arrival, end = np.array([10, 10, 40, 60, 60, 100]), np.repeat([60, 120], 3)
+    stream = np.array([-1, -1, -1, 0, 1, 2]), np.array([0, 0, 0, 0, 0, 40])
+    calls = Calls.of(numbers, ranks, (arrival, end), np.array([50, 50, 0, 60, 60, 10]), stream)
+    nothing = Removed(*(np.zeros((6, 1)) for _ in range(3)), np.zeros((3, 1)))
+    late = np.array([False, False, True])
+    assert shifts(calls, nothing, late).ravel().tolist() == [70, 70, 70]
+    assert shifts(calls, nothing, ~late).ravel().tolist() == [0, 0, 0]
+    assert shifts(calls, nothing).ravel().tolist() == [0, 0, 0]
