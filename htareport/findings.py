@@ -52,3 +52,6 @@ class Finding:
     family: str = ""  # What it is about: trace quality, host, compute, …
     share: float | None = None  # The saving as a share of the step time (of everything recorded without steps).
     is_per_step: bool = True  # Whether savings are per step; else in everything recorded.
+    step_ns: int | None = None  # The job's step time; None without steps.
+    without_ns: int | None = None  # The same if this were gone and ranks still waited for each other; None: not known.
+    ceiling: str = ""  # Why that is not known, so that the saving is a ceiling only.

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.trace import RankTrace
+from htareport.trace.metadata import described
 
 OTHER = "other communication"
 _BYTES = {  # Of an element, by the names that PyTorch and NCCL give its type.
@@ -69,7 +70,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
     by_name = {name: _collective_of(name) for name in comm["name"].unique()}
     names = comm["name"].astype(object).map(by_name).to_numpy()
     collective = np.where(text["collective"] == "", names, [_spelled(each) for each in text["collective"]])
-    process_group = np.where(text["group_description"] == "", text["group"], text["group_description"])
+    is_described = np.array([described(each) for each in text["group_description"]], np.bool_)
+    process_group = np.where(is_described, text["group_description"], text["group"])
     elements = number["in_nelems"].where(number["in_nelems"] > number["out_nelems"], number["out_nelems"])
     dtype = pd.Series([each.lower() for each in text["dtype"]], comm.index, dtype=object)
     width = dtype.map(_BYTES).astype("float64")

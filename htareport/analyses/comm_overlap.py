@@ -1,4 +1,4 @@
-"""How much of the communication is hidden under compute."""
+"""How much of the communication is hidden under compute, by collective and by parallel dimension."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ import pandas as pd
 from htareport.algorithms import intervals
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_names import labels_of, shown_names
+from htareport.analyses.parallel_dimensions import dimensions_of
 from htareport.analyses.scale import by_rank
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
 _PARTS = {"overlap": "hidden", "exposed": "exposed"}
+_SUMS = ["count", "time", "overlap", "exposed"]
+_ALL, _SEPARATOR = "all", "\n"
+_TEXTS = {"told_by": "told_by", "groups": "process_group"}
+_MOST_GROUPS = 8  # Names in a cell.
+_TOLD_BY = (
+    "The group's name or description; or inferred from what issues the call: gradients that DDP reduces, FSDP's own "
+    "annotations, sends between ranks, an all-to-all of experts. Empty where neither is certain."
+)
 _OVERLAP = Column(
     "overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER
 )
@@ -29,7 +38,9 @@ class CommOverlap(Analysis):
     kernels into another. *Hidden* is the time in both, *exposed* the rest of the communication, and the overlap is
     hidden / communication. By collective: the same for the kernels of one collective (all-reduce and the like) and
     process group alone, so those that run at the same time count each. A kernel's time contains its wait for the last
-    rank.
+    rank. The *parallel dimension* (data, tensor, pipeline, expert, context) is what the group's name or description
+    says, else what the operators around the call make certain, else unknown; what two dimensions do at the same time
+    counts in both rows, and in *all* once.
 
     ## What to do
     - Little overlap: let communication start earlier. DDP: a smaller `bucket_cap_mb` (25 MiB by default). FSDP:
@@ -37,6 +48,8 @@ class CommOverlap(Analysis):
     - A small collective that takes long: some rank comes late. See *Collectives* and *Stragglers*.
     - Compute kernels that are slower while communication runs share multiprocessors and memory bandwidth with it; on
       NVIDIA `NCCL_MAX_CTAS` leaves them more.
+    - Dimension unknown: name the groups, `init_device_mesh("cuda", (2, 8), mesh_dim_names=("dp", "tp"))` or
+      `new_group(ranks, group_desc="tp")`.
     - A change has helped if exposed time and step time are both smaller; more overlap alone is no gain.
     """
 
@@ -92,11 +105,31 @@ class CommOverlap(Analysis):
                 Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),
             ),
         ),
+        TableSpec(
+            "dimensions",
+            "By parallel dimension, all ranks together",
+            (
+                key("dimension", "Dimension", Unit.TEXT, "What the process group splits the model or the batch by."),
+                Column("told_by", "Told by", Unit.TEXT, _TOLD_BY),
+                Column("groups", "Process groups", Unit.TEXT, "Descriptions or names, where the trace has them."),
+                Column("count", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
+                Column(
+                    "time",
+                    "Time",
+                    _NS,
+                    "Time in which at least one of these kernels runs, summed over ranks and devices.",
+                ),
+                _OVERLAP,
+                _EXPOSED,
+                Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),
+            ),
+        ),
     )
 
     def map(self, trace: RankTrace) -> Frames:
         labels = labels_of(trace)
-        ranks, collectives = [], []
+        labels = labels.join(dimensions_of(trace, labels))
+        ranks, collectives, dimensions = [], [], []
         for device, events in trace.devices.items():
             compute = trace.busy(events, "compute")
             comm = events[events["kind"] == "comm"]
@@ -107,16 +140,22 @@ class CommOverlap(Analysis):
                 collectives.append(
                     {**row, "count": len(rows), "bytes": size, **_overlap(trace.busy(rows), compute, "time")}
                 )
+            for name, rows in [*comm.join(labels).groupby("dimension", sort=True), (_ALL, comm.join(labels))]:
+                texts = {key: _SEPARATOR.join(sorted(set(rows[of]) - {""})) for key, of in _TEXTS.items()}
+                dimensions.append(
+                    {"dimension": name, **texts, "count": len(rows), **_overlap(trace.busy(rows), compute, "time")}
+                )
         columns = ["collective", "process_group", "count", "bytes", "time", "overlap", "exposed"]
-        return {"ranks": pd.DataFrame(ranks), "collectives": pd.DataFrame(collectives, columns=columns)}
+        return {
+            "ranks": pd.DataFrame(ranks),
+            "collectives": pd.DataFrame(collectives, columns=columns),
+            "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_TEXTS, *_SUMS]),
+        }
 
     def without(self, trace: RankTrace) -> Frames:
         devices = list(trace.devices) or [None]
-        nothing = self.map(trace)["collectives"]
-        return {
-            "ranks": pd.DataFrame([{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]),
-            "collectives": nothing,
-        }
+        rows = [{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]
+        return self.map(trace) | {"ranks": pd.DataFrame(rows)}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
@@ -125,7 +164,11 @@ class CommOverlap(Analysis):
         by = groups[["count", "time", "overlap", "exposed"]].sum()
         by["bytes"] = groups["bytes"].sum(min_count=1).astype("float64")
         by = by.reset_index().sort_values("exposed", ascending=False)
-        return {"ranks": ranks.assign(ratio=_ratio(ranks, "comm")), "collectives": by.assign(ratio=_ratio(by, "time"))}
+        return {
+            "ranks": ranks.assign(ratio=_ratio(ranks, "comm")),
+            "collectives": by.assign(ratio=_ratio(by, "time")),
+            "dimensions": _by_dimension(frames["dimensions"]),
+        }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         ranks = frames["ranks"]
@@ -165,6 +208,25 @@ class CommOverlap(Analysis):
             x_unit=Unit.TEXT,
             caption="Summed over ranks, the most exposed first.",
         )
+
+
+def _by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
+    """The dimensions of all ranks, the most exposed first, and what they are together."""
+    groups = rows[rows["count"] > 0].groupby("dimension")
+    table = groups[_SUMS].sum()
+    for name in _TEXTS:
+        table[name] = groups[name].agg(_joined)
+    table = table.reset_index().sort_values(["exposed", "dimension"], ascending=[False, True])
+    together = table["dimension"] == _ALL
+    parts = [table[~together], table[together]] if len(table) > 2 else [table[~together]]  # noqa: PLR2004  one and all
+    table = pd.concat(parts, ignore_index=True)
+    return table.assign(ratio=_ratio(table, "time"))
+
+
+def _joined(texts: pd.Series[str]) -> str:
+    names = sorted({name for text in texts for name in text.split(_SEPARATOR)} - {""})
+    more = f" and {len(names) - _MOST_GROUPS:,} more" if len(names) > _MOST_GROUPS else ""
+    return f"{', '.join(names[:_MOST_GROUPS])}{more}"
 
 
 def _overlap(part: list[intervals.Intervals], compute: list[intervals.Intervals], name: str) -> dict[str, int]:

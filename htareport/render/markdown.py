@@ -92,7 +92,7 @@ def _advice(card: findings.Card, *, whole: bool) -> Advice:
     if whole:
         below += [_cut(finding.evidence), f"Try: {_cut(finding.advice)}" if finding.advice else ""]
         below += [block(names.cut(finding.snippet, _LONGEST_TEXT)) if finding.snippet else ""]
-        below += [f"Could save {card.between}" if card.between else ""]
+        below += [" ".join(filter(None, (f"Could save {card.between}" if card.between else "", card.after)))]
     told = ", ".join(filter(None, (card.saving, card.where)))
     lines = tuple(Markup(text.replace("\n", f"\n{_INDENT}")) for text in below if text)  # noqa: S704
     return Advice(finding.severity.capitalize(), Markup(_cut(finding.title)), Markup(told), lines)  # noqa: S704

@@ -7,7 +7,7 @@ What it could save is a set of intervals, so that findings about the same time a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
@@ -137,6 +137,14 @@ class Rule(Configurable, ABC):
         """
         del found
         return {}
+
+    def in_time(self, found: Found) -> Sequence[int]:
+        """Return the ranks that would come to collectives no later than the second-latest, if the advice works.
+
+        For what no rank can claim by itself: it tells what the step would take then.
+        """
+        del found
+        return ()
 
     def finding(self, found: Found, title: str, **said: Any) -> Finding:
         """Make a finding with severity, savings, ranks and spans from the claim; `said` are further fields."""

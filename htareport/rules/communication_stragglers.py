@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,9 @@ class Straggler(Rule):
 
     def takes(self, found: Found) -> Mapping[int, float]:
         return skew_of(found).straggling
+
+    def in_time(self, found: Found) -> Sequence[int]:
+        return skew_of(found).named
 
     def tell(self, found: Found) -> Finding | None:
         skew = skew_of(found)

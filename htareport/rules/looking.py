@@ -12,6 +12,7 @@ import numpy as np
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.rank import Rank
+from htareport.rules.rank_moves import Moves, moves_of
 from htareport.trace import RankTrace
 
 
@@ -20,7 +21,8 @@ class RankEvidence:
     """What rules found on one rank.
 
     `pieces` is the time per step and device that is claimed by just these rules (codes, in order), in ns. `checked` are
-    the codes of the rules that could look, `lacking` says what others lack, `errors` what they raised.
+    the codes of the rules that could look, `lacking` says what others lack, `errors` what they raised. `moves` is what
+    it takes to ask what the step would be without them; else why that cannot be asked.
     """
 
     rank: int
@@ -32,6 +34,7 @@ class RankEvidence:
     steps: dict[int, int] = field(default_factory=dict[int, int])  # Length of each step by number, ns.
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
+    moves: Moves | str = ""
 
 
 def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
@@ -53,9 +56,17 @@ def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
     made.whole = rank.whole / max(len({device for device, _ in rank.lanes}), 1)
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)
+    made.moves = _moves(made.found, rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
     rank.shared.clear()  # Some of it refers to the rank, which would keep the events alive.
     return made
+
+
+def _moves(found: dict[str, Evidence], rank: Rank) -> Moves | str:
+    try:
+        return moves_of(rank, {code: evidence.claim for code, evidence in found.items()})
+    except Exception as error:  # noqa: BLE001  it costs only the answer to what if
+        return f"its collectives could not be followed: {type(error).__name__}: {error}"
 
 
 def _pieces(found: dict[str, Evidence], rank: Rank) -> dict[tuple[str, ...], float]:

@@ -15,6 +15,7 @@ from htareport.findings import Finding, Severity, Span
 from htareport.report import Column, Section, Status, Table, TableSpec, Unit, key
 from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.looking import RankEvidence
+from htareport.rules.what_if import with_step_times
 from htareport.trace.window import listed
 from htareport.units import text
 
@@ -35,6 +36,12 @@ before it, so that no time counts twice; together they save no more than the uni
 of the step on, medium: from 2 %, low: from 0.5 %; less is not shown. Advice about idle time is held back where the \
 trace does not show the device's work as it was, and is for information only where the devices are idle for less than \
 10 % of the time.
+
+What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
+them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \
+arrives, and lasts as long as before; a rank that waits for it goes on at its end. So what goes on a rank that is not \
+the late one gains nothing. What is hidden under compute is taken to stay hidden, and the result never exceeds the \
+saving. Where ranks, steps or collectives are missing, the saving is a ceiling only, and the finding says so.
 
 ## What to do
 Start at the top, change one thing, and compare: `htareport diff before/ after/`.
@@ -73,6 +80,7 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
             covered.append(code)
         outcomes[code] = "found"
         findings.append(replace(finding, spans=tuple(_moved(span, zero_ns) for span in finding.spans)))
+    findings = with_step_times(findings, {code: (_rule(rules, code), each) for code, each in found.items()}, ranks)
     findings.sort(key=lambda each: _rule(rules, each.code).family is Family.QUALITY and each.severity is Severity.LOW)
     notes.extend(_failures(every))
     if unreliable:
@@ -243,8 +251,9 @@ def _together(codes: Sequence[str], ranks: Sequence[RankEvidence], step_ns: floa
     if not step_ns or not most:
         return ""
     share, saving = text(min(1.0, most / step_ns), Unit.RATIO), text(most, Unit.NANOSECONDS)
-    of = "per step" if any(rank.steps for rank in ranks) else "of all that was recorded"
-    return f"All findings together could save at most {saving} {of} ({share})."
+    if any(rank.steps for rank in ranks):
+        return f"All findings together could save at most {saving} per step ({share})."
+    return f"All findings together could save at most {saving} in all ({share} of the time that devices recorded)."
 
 
 def _failures(ranks: Sequence[RankEvidence]) -> list[str]:

@@ -74,6 +74,22 @@ def world_size_of(metadata: Mapping[str, Any]) -> int | None:
     return as_int(distributed(metadata).get("world_size"))
 
 
+def group_descriptions(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the description of each process group by its name; those without one are left out."""
+    groups, found = distributed(metadata).get("pg_config"), dict[str, str]()
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict):
+            name, description = group.get("pg_name"), group.get("pg_desc")
+            if isinstance(description, str) and described(description):
+                found[str(name)] = description
+    return found
+
+
+def described(description: str) -> bool:
+    """Whether a process group's description says anything: PyTorch writes *undefined* where none was given."""
+    return description not in {"", "undefined"}
+
+
 def host_of(file_name: str, metadata: Mapping[str, Any]) -> str:
     """Return the host that a trace was recorded on, as its metadata or the profiler's file name tell; else nothing."""
     for key, value in metadata.items():

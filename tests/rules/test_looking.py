@@ -172,7 +172,7 @@ def test_without_steps_savings_are_of_all_that_was_recorded(told):
     assert savings(section) == [("C1", 500, 500)]
     assert (section.findings[0].share, section.findings[0].is_per_step) == (0.25, False)
     assert section.notes == (
-        "All findings together could save at most 500\u202fµs of all that was recorded (25.0\u202f%).",
+        "All findings together could save at most 500\u202fµs in all (25.0\u202f% of the time that devices recorded).",
     )
 
 

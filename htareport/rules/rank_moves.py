@@ -1,0 +1,197 @@
+"""What a rank says of its collectives and of what findings claim between them, so that the parent can ask: what if."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.algorithms.intervals import EMPTY, Intervals
+from htareport.rules.base import Claim, Evidence
+from htareport.rules.communication_sets import awaited, kernels
+from htareport.rules.communication_skew import calls_of
+from htareport.rules.rank import Lane, Rank
+from htareport.trace import Capability
+
+Ints = NDArray[np.int64]
+
+_MOST_CALLS, _MOST_CALLS_IN_ALL, _FEWEST_CALLS = 512, 150_000, 64  # Of a rank, and of all ranks together.
+_MOST_ENTRIES = 400  # Of a rank, for all rules together.
+
+ONE_RANK = "there is only one rank to go by"
+NO_STEPS = "there are no steps"
+NO_COLLECTIVES = "no collectives are recorded"
+SEVERAL_DEVICES = "ranks drive several devices"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Time that rules claim, ns, by place and code (a place in `Moves.codes`): only where there is any."""
+
+    place: NDArray[np.uint16]
+    code: NDArray[np.uint8]
+    ns: Ints
+
+    def of(self, code: int, size: int) -> Ints:
+        """What a rule claims at each of so many places."""
+        mine = self.code == code
+        return np.bincount(self.place[mine], self.ns[mine].astype(np.float64), size).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A rank's collectives within some consecutive steps, and the time between them that rules claim.
+
+    `rows` are rows of the frame of calls. `on_stream` is the place here of the call before on the same stream (-1
+    none), `slack` for how long the stream was idle since. `stall` is for how long the rank, at the end of a call, has
+    waited for just that. `own` are claims outside all waits, by place in the order of arrivals, ends and ends of steps
+    (all of these by time): what is claimed since the place before. `stalled` are claims within waits, by call.
+    `unknown` is for how long per step the rank waits for communication that is no row here.
+    """
+
+    calls: Evidence
+    rows: NDArray[np.int32]
+    on_stream: NDArray[np.int16]
+    slack: Ints
+    stall: Ints
+    steps: tuple[int, ...]
+    begin: int
+    ends: tuple[int, ...]
+    codes: tuple[str, ...]
+    own: Pieces
+    stalled: Pieces
+    unknown: float
+
+
+def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
+    """What a rank can say; else why it cannot, as words."""
+    if Capability.COMM not in rank.trace.capabilities:
+        return NO_COLLECTIVES
+    calls = calls_of(rank)
+    if len({device for device, _ in rank.lanes}) != 1:
+        return SEVERAL_DEVICES
+    steps = _steps(rank)
+    if not len(steps):
+        return NO_STEPS
+    lane: Lane = (rank.lanes[0][0], int(steps["capture"].iloc[0]))
+    if lane not in rank.lanes:
+        return NO_COLLECTIVES
+    return _Recorded(rank, lane, calls).moves(steps, {code: sets.get(lane, EMPTY) for code, sets in claims.items()})
+
+
+def _steps(rank: Rank) -> pd.DataFrame:
+    """The steps of the capture that has most, as far as one follows the other."""
+    steps = rank.trace.steps
+    if not len(steps):
+        return steps
+    steps = steps[(steps["capture"] == steps["capture"].mode().iloc[0]).to_numpy()].sort_values("start")
+    breaks = np.flatnonzero(steps["start"].to_numpy()[1:] > steps["end"].to_numpy()[:-1])
+    chosen: pd.DataFrame = steps.iloc[: int(breaks[0]) + 1] if len(breaks) else steps
+    return chosen
+
+
+class _Recorded:
+    """The communication kernels of a lane, in order of their ends, and when compute waits for each."""
+
+    def __init__(self, rank: Rank, lane: Lane, calls: Evidence) -> None:
+        self.calls, self.awaited = calls, awaited(rank).get(lane, EMPTY)
+        rows = kernels(rank)
+        rows = rows[(rows["device"] == lane[0]).to_numpy() & (rows["capture"] == lane[1]).to_numpy()]
+        self.row = _rows_of(rows, calls.numbers["frames"]["calls"])
+        order = np.lexsort((rows["ts"].to_numpy(), rows["end"].to_numpy()))
+        self.row = self.row[order]
+        self.start, self.end, self.lane = (rows[name].to_numpy(np.int64)[order] for name in ("ts", "end", "lane"))
+        self.since = _waited_since(self.awaited, self.start, self.end)
+
+    def moves(self, steps: pd.DataFrame, claims: Mapping[str, Intervals]) -> Moves:
+        begin, ends = int(steps["start"].iloc[0]), steps["end"].to_numpy(np.int64)
+        within = (self.start >= begin) & (self.end <= ends[-1])
+        number = self._num_steps(np.sort(self.end[within & (self.row >= 0)]), ends)
+        ends = ends[:number]
+        within &= self.end <= ends[-1]
+        mine = np.flatnonzero(within & (self.row >= 0))
+        stall = np.maximum(self.end - self.since, 0)
+        on_stream, slack = self._on_stream(mine)
+        points = np.sort(np.concatenate((self.start[mine], self.end[mine], ends)))
+        codes = tuple(code for code, claim in claims.items() if len(claim))
+        own = [_between(intervals.difference(claims[code], self.awaited), begin, points) for code in codes]
+        waits = [intervals.intersection(claims[code], self.awaited) for code in codes]
+        stalled = [intervals.covered(wait, self.since[mine], self.end[mine]) for wait in waits]
+        return Moves(
+            self.calls, self.row[mine].astype(np.int32), on_stream, slack, stall[mine],
+            tuple(steps["number"].tolist()[:number]), begin, tuple(ends.tolist()), codes,
+            _pieces(own, carry=True), _pieces(stalled, carry=False),
+            float(stall[within & (self.row < 0)].sum()) / number,
+        )  # fmt: skip
+
+    def _num_steps(self, ends_of_calls: Ints, ends: Ints) -> int:
+        """How many steps hold no more calls than are told; at least one."""
+        world = int(self.calls.numbers["world"])
+        most = min(_MOST_CALLS, max(_FEWEST_CALLS, _MOST_CALLS_IN_ALL // max(world, 1)))
+        counts = np.searchsorted(ends_of_calls, ends, side="right")
+        return max(1, int((counts <= most).sum()))
+
+    def _on_stream(self, mine: Ints) -> tuple[NDArray[np.int16], Ints]:
+        """The call before each on its stream (a place in `mine`), and how long the stream was idle since."""
+        before, slack = np.full(len(mine), -1, np.int64), np.zeros(len(mine), np.int64)
+        for lane in np.unique(self.lane).tolist():
+            every = np.flatnonzero(self.lane == lane)
+            busy = np.append(0, np.cumsum((self.end - self.start)[every]))
+            told = np.flatnonzero(np.isin(mine, every))
+            place = np.searchsorted(every, mine[told])
+            idle = self.start[mine[told]][1:] - self.end[mine[told]][:-1] - (busy[place[1:]] - busy[place[:-1] + 1])
+            before[told[1:]], slack[told[1:]] = told[:-1], np.maximum(idle, 0)
+        return before.astype(np.int16), slack
+
+
+def _rows_of(rows: pd.DataFrame, calls: pd.DataFrame) -> Ints:
+    """The row of the frame of calls for each communication kernel, -1 for none: those of equal times in order."""
+    keys = ["start", "dur"]
+    one = pd.DataFrame({"start": rows["ts"].to_numpy(), "dur": rows["dur"].to_numpy()})
+    other = calls[keys].reset_index(drop=True)
+    one["again"], other["again"] = one.groupby(keys).cumcount(), other.groupby(keys).cumcount()
+    other["row"] = np.arange(len(other))
+    found = one.merge(other, how="left", on=[*keys, "again"])["row"]
+    return found.fillna(-1).to_numpy(np.int64)
+
+
+def _waited_since(awaited: Intervals, start: Ints, end: Ints) -> Ints:
+    """Since when compute has waited for each kernel's end, these in order; the end itself where it has not."""
+    if not len(awaited) or not len(end):
+        return end.copy()
+    place = np.minimum(np.searchsorted(awaited[:, 1], end), len(awaited) - 1)
+    before = np.append(np.iinfo(np.int64).min, end[:-1])
+    since = np.maximum(np.maximum(awaited[place, 0], start), before)
+    inside = (awaited[place, 0] < end) & (end <= awaited[place, 1])
+    return np.where(inside, np.minimum(since, end), end)
+
+
+def _between(claim: Intervals, begin: int, points: Ints) -> Ints:
+    """How much of a claim lies between points, from `begin` on."""
+    until = intervals.cumulative(claim, np.append(begin, points))
+    return np.maximum(np.diff(until), 0)
+
+
+def _pieces(claimed: list[Ints], *, carry: bool) -> Pieces:
+    """Only what is more than a small part of all; what is less is carried on to the next place, or left out."""
+    most = sum(int(each.sum()) for each in claimed) / _MOST_ENTRIES
+    found: list[tuple[Any, Ints]] = []
+    for each in claimed:
+        until = np.cumsum(each)
+        if carry and len(until):
+            level = np.floor(until / max(most, 1.0))
+            told = np.union1d(np.flatnonzero(np.diff(level, prepend=0.0) > 0), len(until) - 1)
+            found.append((told, np.diff(until[told], prepend=0)))
+        else:
+            told = np.flatnonzero(each > most)
+            found.append((told, each[told]))
+    place = np.concatenate([told for told, _ in found] or [np.zeros(0, np.int64)])
+    code = np.repeat(np.arange(len(found)), [len(told) for told, _ in found])
+    ns = np.concatenate([each for _, each in found] or [np.zeros(0, np.int64)])
+    kept = ns > 0
+    return Pieces(place[kept].astype(np.uint16), code[kept].astype(np.uint8), ns[kept].astype(np.int64))

@@ -1,0 +1,130 @@
+"""What a job gains when time goes on some ranks: the same as if it is run again without that time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htareport.algorithms.rank_shifts import Calls, Removed, saved, shifts
+
+
+class Job:
+    """Ranks that compute, meet in collectives of some of them, and compute on: times are whole numbers."""
+
+    def __init__(self, own, transfer, members):
+        self.own, self.transfer, self.members = own, transfer, members
+
+    def run(self):
+        """When each rank ends; and the entries: collective, rank, arrival, end."""
+        at, entries = np.zeros(len(self.own), np.int64), []
+        for number, ranks in enumerate(self.members):
+            at[ranks] += self.own[ranks, number]
+            end = at[ranks].max() + self.transfer[number]
+            entries += [(number, rank, int(at[rank]), int(end)) for rank in ranks]
+            at[ranks] = end
+        return at + self.own[:, -1], entries
+
+    def without(self, own, transfer):
+        """The job without some of its time."""
+        return Job(self.own - own, self.transfer - transfer, self.members)
+
+    def calls(self):
+        """As they are recorded, in order of their ends: every rank does nothing else in a collective."""
+        entries = sorted(self.run()[1], key=lambda entry: (entry[3], entry[0], entry[1]))
+        order = {number: place for place, number in enumerate(dict.fromkeys(entry[0] for entry in entries))}
+        number, rank, arrival, end = map(np.array, zip(*entries, strict=True))
+        before = [max((k for k in range(n) if rank[k] == rank[n]), default=-1) for n in range(len(rank))]
+        stream = np.array(before), np.where(np.array(before) < 0, 0, arrival - end[before])
+        collective = np.array([order[each] for each in number.tolist()])
+        return number, Calls.of(collective, rank, (arrival, end), end - arrival, stream)
+
+    def saving(self, own, transfer):
+        """By how much the last rank ends earlier, as `shifts` says."""
+        number, calls = self.calls()
+        at = np.array([[own[r, : n + 1].sum()] for n, r in zip(number, calls.rank, strict=True)], float)
+        removed = Removed(at, at, transfer[number][:, None].astype(float), own.sum(axis=1)[:, None].astype(float))
+        return saved(self.run()[0], shifts(calls, removed))[0]
+
+
+@st.composite
+def jobs(draw, *, whole=False):
+    """A job, and what goes of its own time and of its transfers."""
+    ranks, collectives = draw(st.integers(2, 5)), draw(st.integers(1, 6))
+    seed = draw(st.integers(0, 2**31))
+    random = np.random.default_rng(seed)
+    members = [
+        sorted(random.choice(ranks, ranks if whole else random.integers(2, ranks + 1), replace=False).tolist())
+        for _ in range(collectives)
+    ]
+    own, transfer = random.integers(0, 100, (ranks, collectives + 1)), random.integers(1, 30, collectives)
+    for number, there in enumerate(members):  # Who takes no part has no time of its own before it.
+        own[[rank for rank in range(ranks) if rank not in there], number] = 0
+    less = random.integers(0, own + 1) * (random.random(own.shape) < 0.5)
+    fewer = random.integers(0, transfer) * (random.random(collectives) < 0.3)
+    return Job(own, transfer, members), less, fewer
+
+
+@settings(max_examples=80, deadline=None)
+@given(jobs())
+def test_as_if_it_is_run_again(made):
+    """Exactly so, where ranks do nothing else in collectives."""
+    job, own, transfer = made
+    gained = job.run()[0].max() - job.without(own, transfer).run()[0].max()
+    assert job.saving(own, transfer) == gained >= 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(jobs(whole=True), st.integers(0, 2**31))
+def test_bounds(made, seed):
+    """Nothing gone saves nothing; more gone saves no less; never more than all that goes."""
+    job, own, transfer = made
+    some = np.random.default_rng(seed).integers(0, own + 1)
+    nothing = np.zeros_like(transfer)
+    assert job.saving(np.zeros_like(own), nothing) == 0
+    assert job.saving(some, nothing) <= job.saving(own, nothing) <= own.sum()
+
+
+@pytest.mark.parametrize(("rank", "gain"), [(0, 0), (1, 30)])
+def test_only_the_late_rank_counts(rank, gain):
+    """Rank 1 comes 30 after rank 0: without 40 of its time 30 are gained, without 40 of rank 0's nothing."""
+    job = Job(np.array([[50, 10], [80, 10]]), np.array([5]), [[0, 1]])
+    own = np.zeros((2, 2), np.int64)
+    own[rank, 0] = 40
+    assert job.saving(own, np.zeros(1, np.int64)) == gain
+
+
+def test_a_collective_waits_for_the_one_before_on_its_stream():
+    """It starts right when that ends, whatever goes of the compute above: nothing is gained.
+
+    Compute [0, 60]; collectives [10, 40] and [40, 70]; compute waits for the second from 60 on.
+    """
+    numbers = np.array([0, 0, 1, 1])
+    ranks, arrival, end = np.array([0, 1, 0, 1]), np.array([10, 10, 40, 40]), np.array([40, 40, 70, 70])
+    stream = np.array([-1, -1, 0, 1]), np.array([0, 0, 0, 0])
+    calls = Calls.of(numbers, ranks, (arrival, end), np.array([0, 0, 10, 10]), stream)
+
+    def gained(at_arrival):
+        own = np.array(at_arrival, float)[:, None]
+        removed = Removed(own, np.array([[20.0]] * 4), np.zeros((4, 1)), np.full((2, 1), 20.0))
+        return saved(np.array([70, 70]), shifts(calls, removed))[0]
+
+    assert gained([0, 0, 20, 20]) == 0  # Gone between the first start and the second.
+    assert gained([5, 5, 20, 20]) == 5  # 5 of it before the first start.
+
+
+def test_a_rank_in_time():
+    """It comes 30, then 40 after the others, which do nothing but wait; the first runs under its compute.
+
+    30 go before the first; as that ends 30 earlier, so do the others come to the second, and 70 go before that.
+    """
+    ranks, numbers = np.array([0, 1, 2] * 2), np.repeat([0, 1], 3)
+    arrival, end = np.array([10, 10, 40, 60, 60, 100]), np.repeat([60, 120], 3)
+    stream = np.array([-1, -1, -1, 0, 1, 2]), np.array([0, 0, 0, 0, 0, 40])
+    calls = Calls.of(numbers, ranks, (arrival, end), np.array([50, 50, 0, 60, 60, 10]), stream)
+    nothing = Removed(*(np.zeros((6, 1)) for _ in range(3)), np.zeros((3, 1)))
+    late = np.array([False, False, True])
+    assert shifts(calls, nothing, late).ravel().tolist() == [70, 70, 70]
+    assert shifts(calls, nothing, ~late).ravel().tolist() == [0, 0, 0]
+    assert shifts(calls, nothing).ravel().tolist() == [0, 0, 0]
