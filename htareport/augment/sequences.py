@@ -13,7 +13,8 @@ import pandas as pd
 from htareport.augment.files import CopyFolder
 from htareport.trace import RankTrace
 from htareport.trace.classify import PROFILER_CATEGORY
-from htareport.trace.numbered import POSITION, column_of
+from htareport.trace.numbered import column_of
+from htareport.trace.schema import POSITION
 from htareport.trace.rewrite import with_fields, without_args
 
 PATTERNS = "Patterns"

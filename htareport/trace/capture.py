@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -69,6 +69,7 @@ class Loaded:
     device_categories: frozenset[str]
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
+    is_passing: bool = False  # Whether a problem may be gone the next time: the system could not read a file.
     redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
 
 
@@ -78,18 +79,24 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reade
     A file that overlaps in time with one before it is not used, and named. `reader` may be one that keeps more.
     """
     reader, rank = reader or Reader(), _Rank()
-    for path in sorted(paths, key=lambda each: (each.name, str(each))):
+    for path in in_order(paths):
         try:
             rank.add(_File(path, reader, options))
         except TraceFileError as error:
             rank.problems.append((printable(path.name), str(error)))
         except OSError as error:
             rank.problems.append((printable(path.name), error.strerror or str(error)))
+            rank.is_passing = True
     if not rank.files:
         reasons = (reason if len(paths) == 1 else f"{name}: {reason}" for name, reason in rank.problems)
         raise TraceFileError("; ".join(reasons) or "no file was given")
     reader.begin()
     return rank.loaded(reader)
+
+
+def in_order(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return files in the order in which they are read: of those that overlap in time the first is used."""
+    return tuple(sorted(paths, key=lambda each: (each.name, str(each))))
 
 
 class _File:
@@ -217,6 +224,7 @@ class _Rank:
     def __init__(self) -> None:
         self.files: list[_File] = []
         self.problems: list[tuple[str, str]] = []
+        self.is_passing = False
 
     def add(self, file: _File) -> None:
         """Take a file, unless it overlaps with one before it."""
@@ -264,6 +272,7 @@ class _Rank:
             device_categories=frozenset().union(*(file.device_categories for file in files)),
             warnings=(*(warning for file in self.files for warning in file.warnings), *_differences(captures)),
             problems=tuple(self.problems),
+            is_passing=self.is_passing,
         )
 
 
