@@ -66,6 +66,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     steps: str = "all",
     salvage: bool = False,
     redact: bool = True,
+    cache: str | Path | bool = True,
     executor: Executor | None = None,
     title: str = "",
     progress: Progress | None = None,
@@ -77,11 +78,12 @@ def analyze(  # noqa: PLR0913  the options of a run
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
     `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
     marks their ranks; `redact` takes tokens, passwords, names of users and hosts and the like out of what the traces
-    hold; `executor` is any concurrent.futures one, none: in this process. `progress` is called after each rank with
-    (done, total, label). NothingToReadError if no rank can be read.
+    hold; `cache` is the folder in which what was read of large files is kept for the next time, the user's own for
+    True, none for False (only where pyarrow is installed); `executor` is any concurrent.futures one, none: in this
+    process. `progress` is called after each rank with (done, total, label). NothingToReadError if no rank can be read.
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
-    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact)
+    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact).cached(cache)
     trace = replace(trace, options=how)
     chosen = discover() if analyses is None else list(analyses)
     asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,10 @@ class ReadOptions:
     max_bytes: int | None = None
     redact: bool = False
     cache: Path | bool = True
+
+    def cached(self, where: str | Path | bool) -> Self:  # noqa: FBT001  it is what `analyze` was given
+        """Return the same options with another folder of the cache, or with none; True leaves it as it is."""
+        return self if where is True else replace(self, cache=Path(where) if where else False)
 
 
 DEFAULT_OPTIONS = ReadOptions()
