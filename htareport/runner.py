@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pandas as pd
+
 from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
@@ -43,6 +45,7 @@ from htareport.trace.summary import (
 _NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
 _KILLED = f"its process was killed, most likely since {_NO_MEMORY}"
 Progress: TypeAlias = Callable[[int, int, str], None]
+_STRINGS = ("mode.string_storage", "python")  # Those that pyarrow holds cost a tenth more time, a third more memory.
 
 
 @dataclass
@@ -58,6 +61,7 @@ class RankSummary:
     load_error: str = ""
 
 
+@pd.option_context(*_STRINGS)
 def analyze(  # noqa: PLR0913  the options of a run
     source: Source | Trace,
     *,
@@ -151,6 +155,7 @@ class Work:
     options: ReadOptions = DEFAULT_OPTIONS
 
 
+@pd.option_context(*_STRINGS)
 def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     try:

@@ -54,11 +54,11 @@ log = logging.getLogger(__name__)
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbered: Reader | None = None) -> Loaded:
-    """Do what capture.load_rank does, from the cache where these files were read before.
+    """Read the files of a rank, in order of name, or take from the cache what was read of them before.
 
-    `numbered` is the reader for those who need the place of each event. A rank that was read so serves others, too.
+    TraceFileError if none can be used. `numbered` is the reader for those who need the place of each event. A rank that was read so serves others, too.
     """
-    how, paths = options or DEFAULT_OPTIONS, capture.in_order(paths)
+    how, paths = options or DEFAULT_OPTIONS, tuple(sorted(paths, key=lambda each: (each.name, str(each))))
     folder = kept.folder(how.cache) if find_spec("pyarrow") else None
     key = _key(paths, how) if folder else None
     if folder is None or key is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -74,12 +74,12 @@ class Loaded:
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reader: Reader | None = None) -> Loaded:
-    """Read the files of a rank, in order of name. TraceFileError if none can be used.
+    """Read the files of a rank, in this order. TraceFileError if none can be used.
 
     A file that overlaps in time with one before it is not used, and named. `reader` may be one that keeps more.
     """
     reader, rank = reader or Reader(), _Rank()
-    for path in in_order(paths):
+    for path in paths:
         try:
             rank.add(_File(path, reader, options))
         except TraceFileError as error:
@@ -92,11 +92,6 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reade
         raise TraceFileError("; ".join(reasons) or "no file was given")
     reader.begin()
     return rank.loaded(reader)
-
-
-def in_order(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return files in the order in which they are read: of those that overlap in time the first is used."""
-    return tuple(sorted(paths, key=lambda each: (each.name, str(each))))
 
 
 class _File:
