@@ -56,7 +56,8 @@ log = logging.getLogger(__name__)
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbered: Reader | None = None) -> Loaded:
     """Read the files of a rank, in order of name, or take from the cache what was read of them before.
 
-    TraceFileError if none can be used. `numbered` is the reader for those who need the place of each event. A rank that was read so serves others, too.
+    TraceFileError if none can be used. `numbered` is the reader for those who need the place of each event; a rank that
+    was read so serves others, too.
     """
     how, paths = options or DEFAULT_OPTIONS, tuple(sorted(paths, key=lambda each: (each.name, str(each))))
     folder = kept.folder(how.cache) if find_spec("pyarrow") else None
@@ -83,9 +84,9 @@ def _found(folder: Path, name: str, paths: tuple[Path, ...], options: ReadOption
 
         loaded = stored.read(file, paths, options, numbered=numbered)
     except Exception as error:  # noqa: BLE001  whatever is wrong with it, the trace is there to be read
-        log.info("cache: %s is no use: %s: %s", file.name, type(error).__name__, error)
+        log.info("%s is no use: %s: %s", file.name, type(error).__name__, error)
         return None
-    log.info("cache: %s is read from %s", ", ".join(each.name for each in loaded.captures), file.name)
+    log.info("%s is read from %s", ", ".join(each.name for each in loaded.captures), file.name)
     return loaded
 
 
@@ -95,9 +96,9 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
 
         size = kept.put(folder, name, lambda file: stored.write(loaded, paths, file))
     except Exception as error:  # noqa: BLE001  a full disk, a folder nobody may write to, texts no file can hold
-        log.info("cache: nothing is kept in %s: %s: %s", folder, type(error).__name__, error)
+        log.info("nothing is kept in %s: %s: %s", folder, type(error).__name__, error)
         return
-    log.info("cache: %s: %d bytes are kept in %s", ", ".join(each.name for each in loaded.captures), size, folder)
+    log.info("%s: %d bytes are kept in %s", ", ".join(each.name for each in loaded.captures), size, folder)
 
 
 def _is_worth_keeping(loaded: Loaded) -> bool:

@@ -99,5 +99,5 @@ def tidy(place: Path, most: int | None = None) -> None:
     for _, size, path in sorted(files, reverse=True):
         left -= size
         if left < 0:
-            log.info("cache: %s is removed: it was not used for longest", path.name)
+            log.info("%s is removed: it was not used for longest", path.name)
             path.unlink(missing_ok=True)
