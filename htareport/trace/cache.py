@@ -121,7 +121,7 @@ def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
     """Hash all that reading these files can depend on; None where they are too small, or cannot be read."""
     try:
         states = [_state(path) for path in paths]
-    except (OSError, TraceFileError):
+    except (OSError, TraceFileError, AttributeError):  # The last of paths that are on no disk, and have no times.
         return None
     if sum(size for _, size, *_ in states) < LEAST_BYTES:
         return None

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -314,6 +315,25 @@ def test_a_problem_that_may_pass_is_not_kept(folder, tmp_path):
     trace = RankTrace.load(0, (tmp_path / "a.json", tmp_path / "b.json"))
     assert trace.problems == (("b.json", "No such file or directory"),)
     assert not folder.exists()
+
+
+@needs_pyarrow
+def test_files_without_times_are_read_and_not_kept(folder, tmp_path, monkeypatch):
+    """As of a path that leads elsewhere than to a disk."""
+    path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
+
+    def stated(self, **options):
+        found = os.stat(self, **options)
+        return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size)
+
+    monkeypatch.setattr(cache, "_on_disk", lambda given: _Elsewhere(given, stated))
+    assert _names(path) == ["k"]
+    assert not folder.exists()
+
+
+class _Elsewhere:
+    def __init__(self, path, stated):
+        self.stat, self.open = lambda: stated(path), path.open
 
 
 # --- its files
