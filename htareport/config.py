@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from htareport.errors import UsageError, printable
 
 PAPERS = ("A4", "Letter")
 READING = ("salvage", "max_bytes", "no_redact")  # How trace files are read.
+CACHING = ("cache", "no_cache")  # Whether they are read again; nothing in a report depends on it.
 AMOUNTS = ("gpu_hour", "samples_per_step", "tokens_per_step")  # Options of the analysis of cost.
 MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
 
@@ -48,6 +49,8 @@ class ReportOptions:
     salvage: bool = False
     max_bytes: int | None = None
     no_redact: bool = False
+    cache: Path | None = None
+    no_cache: bool = False
     set: Settings = field(default_factory=Settings)
 
 
@@ -56,6 +59,8 @@ def report_options(given: Mapping[str, Any], config: str | None = None) -> Repor
     from_file = ReportOptions() if config is None else _load(config)
     values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in given.items()}
     settings = _with_amounts(values)
+    if "cache" in values:  # Which a file's no_cache shall not undo.
+        from_file = replace(from_file, no_cache=False)
     for name, options in from_file.set.items():
         settings[name] = options | settings.get(name, {})
     return ReportOptions(**{**vars(from_file), **values, "set": settings})
@@ -199,6 +204,20 @@ def _file(value: Any) -> Path:
     raise ValueError(f"no file {text}")
 
 
+def _folder(value: Any) -> Path:
+    """A folder that is there, or will be."""
+    text = _text(value)
+    if not text:
+        raise ValueError("no folder was named")
+    try:
+        is_other = Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no folder {text}: {getattr(error, 'strerror', None) or error}") from error
+    if is_other:
+        raise ValueError(f"{text} is no folder")
+    return Path(text)
+
+
 def _settings(value: Any) -> Settings:
     """Read a list of NAME.option=value, or tables of options by name."""
     found = Settings()
@@ -234,5 +253,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "salvage": _flag,
     "max_bytes": _bytes,
     "no_redact": _flag,
+    "cache": _folder,
+    "no_cache": _flag,
     "set": _settings,
 }

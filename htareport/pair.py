@@ -27,6 +27,7 @@ def diff(  # noqa: PLR0913  the options of a run, and gates
     steps: str = "all",
     salvage: bool = False,
     redact: bool = True,
+    cache: str | Path | bool = True,
     executor: Executor | None = None,
     title: str = "",
     gates: Sequence[str] = (),
@@ -40,8 +41,9 @@ def diff(  # noqa: PLR0913  the options of a run, and gates
     """
     limits = [parse(gate) for gate in gates]
     check(limits, has_base=True)
-    how = {"analyses": analyses, "steps": steps, "salvage": salvage, "redact": redact, "executor": executor}
-    before, after = (_report(side, how | {"progress": progress}) for side in (base, new))
+    reading = {"salvage": salvage, "redact": redact, "cache": cache, "executor": executor, "progress": progress}
+    how = {"analyses": analyses, "steps": steps, **reading}
+    before, after = (_report(side, how) for side in (base, new))
     return judged(compare(before, after, title=title), limits, before)[0]
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pandas as pd
+
 from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
@@ -43,6 +45,7 @@ from htareport.trace.summary import (
 _NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
 _KILLED = f"its process was killed, most likely since {_NO_MEMORY}"
 Progress: TypeAlias = Callable[[int, int, str], None]
+_STRINGS = ("mode.string_storage", "python")  # Those that pyarrow holds cost a tenth more time, a third more memory.
 
 
 @dataclass
@@ -58,6 +61,7 @@ class RankSummary:
     load_error: str = ""
 
 
+@pd.option_context(*_STRINGS)
 def analyze(  # noqa: PLR0913  the options of a run
     source: Source | Trace,
     *,
@@ -66,6 +70,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     steps: str = "all",
     salvage: bool = False,
     redact: bool = True,
+    cache: str | Path | bool = True,
     executor: Executor | None = None,
     title: str = "",
     progress: Progress | None = None,
@@ -77,11 +82,12 @@ def analyze(  # noqa: PLR0913  the options of a run
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
     `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
     marks their ranks; `redact` takes tokens, passwords, names of users and hosts and the like out of what the traces
-    hold; `executor` is any concurrent.futures one, none: in this process. `progress` is called after each rank with
-    (done, total, label). NothingToReadError if no rank can be read.
+    hold; `cache` is the folder in which what was read of large files is kept for the next time, the user's own for
+    True, none for False (only where pyarrow is installed); `executor` is any concurrent.futures one, none: in this
+    process. `progress` is called after each rank with (done, total, label). NothingToReadError if no rank can be read.
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
-    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact)
+    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact).cached(cache)
     trace = replace(trace, options=how)
     chosen = discover() if analyses is None else list(analyses)
     asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
@@ -149,6 +155,7 @@ class Work:
     options: ReadOptions = DEFAULT_OPTIONS
 
 
+@pd.option_context(*_STRINGS)
 def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     summary = _summary(rank, files, work)

@@ -1,4 +1,4 @@
-"""The command line, run in this process in an empty folder."""
+"""The command line, run in this process in an empty folder, and a cache that is nobody's."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ class Ran:
     status: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """Keep tests, and what they start, out of the user's folder of caches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HTAREPORT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "__init__": LIBRARY | {"integrations", "pair"},  # Lazily: see test_importing_loads_nothing_heavy.
 }
 FILES = sorted(ROOT.rglob("*.py"))
-HEAVY = {"dask", "jinja2", "msgspec", "numpy", "orjson", "pandas", "plotly", "rich", "weasyprint"}
+HEAVY = {"dask", "jinja2", "msgspec", "numpy", "orjson", "pandas", "plotly", "pyarrow", "rich", "weasyprint"}
 
 
 def _imports(path: Path) -> Iterator[str]:

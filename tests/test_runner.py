@@ -10,6 +10,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from builder import TraceBuilder
 from faulty import Faulty
@@ -121,6 +122,20 @@ def test_an_analysis_that_fails(folder, place):
     assert not section.tables
     assert report.meta["problems"] == [f"section faulty failed: {section.reason}"]
     assert report["temporal_breakdown"].status is Status.OK
+
+
+def test_texts_are_the_same_with_and_without_pyarrow(folder, monkeypatch):
+    """While a report is made pandas stores them as Python's; what the caller has chosen holds again afterwards."""
+    seen, chosen = [], pd.get_option("mode.string_storage")
+    mapped = TemporalBreakdown.map
+    monkeypatch.setattr(
+        TemporalBreakdown,
+        "map",
+        lambda self, trace: seen.append(pd.get_option("mode.string_storage")) or mapped(self, trace),
+    )
+    analyze(folder, analyses=[TemporalBreakdown()])
+    assert set(seen) == {"python"}
+    assert pd.get_option("mode.string_storage") == chosen
 
 
 def test_an_analysis_without_its_table(folder):

@@ -2,7 +2,7 @@
 
 import sys
 
-from htareport.trace import RankTrace
+from htareport.trace import RankTrace, ReadOptions
 
-trace = RankTrace.load(0, sys.argv[1])
+trace = RankTrace.load(0, sys.argv[1], options=ReadOptions(cache=False))
 print(len(trace.events), int((trace.device_events["launch"] >= 0).sum()))

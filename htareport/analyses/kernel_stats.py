@@ -13,7 +13,7 @@ from htareport.trace import RankTrace
 _NS = Unit.NANOSECONDS
 KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"}
 MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
-REST = "\udcff"  # Their name until it becomes words: half a surrogate pair, which no name in JSON can be.
+REST = "\U0010ffff all others \U0010ffff"  # Their name until it becomes words; no compiler makes one of noncharacters.
 
 NAME_HELP = "Name in the trace; equal names are one kernel."
 KIND_HELP = (

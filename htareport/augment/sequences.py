@@ -14,8 +14,9 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.augment.files import CopyFolder
 from htareport.trace import RankTrace
 from htareport.trace.classify import PROFILER_CATEGORY
-from htareport.trace.numbered import POSITION, column_of
+from htareport.trace.numbered import column_of
 from htareport.trace.rewrite import with_fields, without_args
+from htareport.trace.schema import POSITION
 
 PATTERNS = "Patterns"
 _NAMES = "names"  # Where names that were replaced by numbers are spelled out.

@@ -184,6 +184,10 @@ def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = Tru
         "are damaged or end early, and mark their ranks")  # fmt: skip
     command.add_argument("--max-bytes", metavar="N", help="most bytes of a file once unpacked, such as 20G (default: "
         "200 times its size, at least 1 GB)")  # fmt: skip
+    command.add_argument("--cache", metavar="DIR", help="keep what was read of large files in this folder, and read it "
+        "from there the next time (default: $HTAREPORT_CACHE, else htareport in the user's folder of caches; 20 GB at "
+        "most; only where pyarrow is installed: htareport[cache])")  # fmt: skip
+    command.add_argument("--no-cache", action="store_true", default=None, help="read every file, and keep nothing")
     if writes:
         command.add_argument("--no-redact", action="store_true", default=None, help="keep tokens, passwords, home "
             "folders, names of users and hosts that stand in the traces; by default they are redacted")  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htareport.cli import console, reading
-from htareport.config import READING, report_options
+from htareport.config import CACHING, READING, report_options
 from htareport.errors import HtaReportError, NothingToReadError, OutputError, TraceFileError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Copied:
 
 def run(arguments: Namespace, task: Task, nothing: str) -> int:
     """Write the copies of every rank and print their names; `nothing` says what a rank without any lacks."""
-    names = ("ranks", "jobs", *READING)
+    names = ("ranks", "jobs", *READING, *CACHING)
     options = report_options({name: value for name in names if (value := getattr(arguments, name)) is not None})
     trace = reading.open_trace(arguments.source, options)
     from htareport.augment.files import CopyFolder

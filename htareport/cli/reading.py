@@ -22,7 +22,8 @@ def open_trace(source: str, options: ReportOptions) -> Trace:
     """Find the trace files of one run; they will be read as the options say."""
     from htareport.trace import ReadOptions, Trace
 
-    how = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes)
+    cache = not options.no_cache and (options.cache or True)
+    how = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes, cache=cache)
     trace = Trace.open(source, ranks=options.ranks, options=how)
     log.info("%s: %d ranks", source, len(trace.files))
     return trace

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console, reading
-from htareport.config import AMOUNTS, READING, ReportOptions, did_you_mean, report_options
+from htareport.config import AMOUNTS, CACHING, READING, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MOST_FINDINGS = 3  # On the terminal.
 
 _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
-    "fail_on", "fail_on_inconclusive", *READING, *AMOUNTS,
+    "fail_on", "fail_on_inconclusive", *READING, *CACHING, *AMOUNTS,
 )  # fmt: skip
 _FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from htareport import render
 from htareport.cli import console, reading
 from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, chosen_rules
-from htareport.config import READING, report_options
+from htareport.config import CACHING, READING, report_options
 from htareport.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def _report(arguments: Namespace) -> Report:
 
     if not arguments.source:
         raise UsageError("no traces and no report were named: the path is empty")
-    given = {name: getattr(arguments, name) for name in ("title", *_FOR_TRACES) if getattr(arguments, name) is not None}
+    names = ("title", *CACHING, *_FOR_TRACES)
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     options = report_options(given)
     from htareport.trace.reports import is_saved_report
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport.cli import console, reading
-from htareport.config import report_options
+from htareport.config import CACHING, report_options
 from htareport.errors import NothingToReadError, TraceFileError, printable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Checked:
 
 def run(arguments: Namespace) -> int:
     """Print the tables; return the exit status."""
-    names = ("ranks", "jobs", "salvage", "max_bytes")
+    names = ("ranks", "jobs", "salvage", "max_bytes", *CACHING)
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     options = report_options(given)
     trace = reading.open_trace(arguments.source, options)

@@ -28,6 +28,8 @@ class LoadedRanks:
     `include_last_profiler_step=False` leaves out GPU work that is launched in or after each rank's last profiler step.
     `salvage=True` keeps the complete events of files that are damaged or end early, and warns of each. `jobs` is in how
     many processes ranks are loaded; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
+    `cache` is the folder in which what was read of large files is kept for the next time, the user's own for True, none
+    for False (only where pyarrow is installed).
     """
 
     def __init__(
@@ -37,10 +39,11 @@ class LoadedRanks:
         include_last_profiler_step: bool = True,
         salvage: bool = False,
         jobs: int = 1,
+        cache: str | Path | bool = True,
     ) -> None:
         """Load every rank. NothingToReadError if there is none; a rank that cannot be read is warned of."""
         window = ALL if include_last_profiler_step else Window(without_last_step=True)
-        options = ReadOptions(salvage=salvage)
+        options = ReadOptions(salvage=salvage).cached(cache)
         self.run = Run(open_trace(trace_files, trace_dir, options), window, jobs)
         self.run.load()
         for problem in self.run.problems:

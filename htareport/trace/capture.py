@@ -69,22 +69,24 @@ class Loaded:
     device_categories: frozenset[str]
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
+    is_passing: bool = False  # Whether a problem may be gone the next time: the system could not read a file.
     redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reader: Reader | None = None) -> Loaded:
-    """Read the files of a rank, in order of name. TraceFileError if none can be used.
+    """Read the files of a rank, in this order. TraceFileError if none can be used.
 
     A file that overlaps in time with one before it is not used, and named. `reader` may be one that keeps more.
     """
     reader, rank = reader or Reader(), _Rank()
-    for path in sorted(paths, key=lambda each: (each.name, str(each))):
+    for path in paths:
         try:
             rank.add(_File(path, reader, options))
         except TraceFileError as error:
             rank.problems.append((printable(path.name), str(error)))
         except OSError as error:
             rank.problems.append((printable(path.name), error.strerror or str(error)))
+            rank.is_passing = True
     if not rank.files:
         reasons = (reason if len(paths) == 1 else f"{name}: {reason}" for name, reason in rank.problems)
         raise TraceFileError("; ".join(reasons) or "no file was given")
@@ -217,6 +219,7 @@ class _Rank:
     def __init__(self) -> None:
         self.files: list[_File] = []
         self.problems: list[tuple[str, str]] = []
+        self.is_passing = False
 
     def add(self, file: _File) -> None:
         """Take a file, unless it overlaps with one before it."""
@@ -264,6 +267,7 @@ class _Rank:
             device_categories=frozenset().union(*(file.device_categories for file in files)),
             warnings=(*(warning for file in self.files for warning in file.warnings), *_differences(captures)),
             problems=tuple(self.problems),
+            is_passing=self.is_passing,
         )
 
 

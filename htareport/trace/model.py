@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.errors import NothingToReadError, printable
 from htareport.trace import blocks, classify, discover
-from htareport.trace.capture import Capture, Loaded, load_rank
+from htareport.trace.cache import load_rank
+from htareport.trace.capture import Capture, Loaded
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
 from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings

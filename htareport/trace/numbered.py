@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.trace.capture import load_rank
+from htareport.trace.cache import load_rank
 from htareport.trace.decode import Loose, Reader
 from htareport.trace.events import as_array
 from htareport.trace.model import RankTrace
 from htareport.trace.options import ReadOptions
+from htareport.trace.schema import POSITION
 from htareport.trace.window import ALL, Window
-
-POSITION = "position"
 
 
 class NumberedReader(Reader):

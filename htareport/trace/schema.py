@@ -44,6 +44,7 @@ MEMORY = (
     Arg("device_type", "Device Type", "int"),
     Arg("device_id", "Device Id", "int"),
 )
+POSITION = "position"  # The place of each event in its file, for those who look at the file again.
 WHOLE = Arg("args", "args", "json")  # All arguments together, of events whose arguments have names of their own.
 _ARGS = (CORRELATION, GRID, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE)
 CODED_COLUMNS = frozenset({"name", *(arg.column for arg in _ARGS if arg.kind in {"text", "json"})})  # Of Strings.

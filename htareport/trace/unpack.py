@@ -19,6 +19,7 @@ try:
 except ImportError:  # pragma: no cover  where isal has no wheel
     _inflate = zlib
 
+INFLATED_BY = str(_inflate.__name__)
 BLOCK = 1 << 20
 READ = 1 << 18
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 
+from htareport.analyses import kernel_stats
 from htareport.analyses.kernel_breakdown import KernelBreakdown
 from htareport.report import Status
 
@@ -162,6 +163,11 @@ def test_more_names_than_are_sent(run, monkeypatch):
     assert small["count"] == 50
     assert "kernels of small sums" in section.notes[0]
     assert (small["min"], small["max"]) == (551 * US, 600 * US)
+
+
+def test_what_stands_for_the_rest_is_text():
+    """Half a surrogate pair is none: where pyarrow holds the names, nothing can be compared with it."""
+    assert kernel_stats.REST.encode().decode() == kernel_stats.REST
 
 
 def test_kernels_of_no_length(run):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from htareport.config import ReportOptions, report_options
@@ -42,6 +44,19 @@ def test_same_keys_as_the_command_line(tmp_path):
         allow_partial=True,
         set={"one": {"ratio": "0.5", "flag": "False"}},
     )
+
+
+def test_the_cache(tmp_path):
+    """A folder named on the command line is used, whatever the file says."""
+    text = "[report]\ncache = 'kept'\nno-cache = true\n"
+    options = _options(tmp_path, text)
+    assert (options.cache, options.no_cache) == (Path("kept"), True)
+    assert not _options(tmp_path, text, cache="other").no_cache
+    assert _options(tmp_path, text, cache="other", no_cache=True).no_cache
+    (tmp_path / "file").touch()
+    for wrong in ("", str(tmp_path / "file"), "x" * 300):
+        with pytest.raises(UsageError, match="--cache: "):
+            report_options({"cache": wrong})
 
 
 def test_command_line_wins(tmp_path):

@@ -1,0 +1,157 @@
+"""Reads a rank once: what its files gave is kept in a folder, and read from there the next time.
+
+The way of a rank:
+
+    files ─▶ key ─▶ is there a file of that name in the folder? ─ yes ─▶ stored.read, checked ─▶ Loaded
+                          │ no, or it is damaged                                                   ▲
+                          └▶ capture.load_rank (decode, repair, set aside, join) ─▶ stored.write ──┘
+
+What is kept is all that reading a rank gives (`Loaded`: tables, texts, metadata, repairs, what was salvaged, warnings)
+before anything is chosen that differs between runs: the window of steps, what is redacted, the analyses. So every
+command profits from what another one has read, and a report is the same to the byte with and without.
+
+The key is a hash of what the content can depend on: of each file its name, size, times of modification and of change,
+first and last 64 KB, and its place in an archive; the options that change what is read; the source of the code that
+reads, and the versions of what it reads with. A file that was written within the last two seconds is read, but not
+kept, since it could be written to once more without its times showing it. What could go unnoticed is a change behind
+the back of the file system: in the middle of a plain file of the same size, its times of change set back as well.
+
+Nothing here raises: whatever is wrong with the cache costs the time it would have saved, and a line in the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import platform
+import time
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from htareport._version import __version__
+from htareport.errors import TraceFileError
+from htareport.trace import capture, kept, unpack
+from htareport.trace.blocks import archive_of, open_regular
+from htareport.trace.capture import Loaded
+from htareport.trace.decode import Reader
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
+
+LEAST_BYTES = 300_000  # Of a rank on disk: smaller ones are read as fast as they are looked up.
+LEAST_EVENTS = 20_000  # Likewise, of a rank whose files are packed less tightly.
+SETTLED_NS = 2 * 10**9  # The coarsest time stamps of a file system that are in use.
+_ENDS = 1 << 16  # Bytes at the beginning and the end of a file that are part of its key.
+
+_NUMBERED = "-numbered"
+
+log = logging.getLogger(__name__)
+
+
+def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbered: Reader | None = None) -> Loaded:
+    """Read the files of a rank, in order of name, or take from the cache what was read of them before.
+
+    TraceFileError if none can be used. `numbered` is the reader for those who need the place of each event; a rank that
+    was read so serves others, too.
+    """
+    how, paths = options or DEFAULT_OPTIONS, tuple(sorted(paths, key=lambda each: (each.name, str(each))))
+    folder = kept.folder(how.cache) if find_spec("pyarrow") else None
+    key = _key(paths, how) if folder else None
+    if folder is None or key is None:
+        return capture.load_rank(paths, how, numbered)
+    names = [key + _NUMBERED] if numbered else [key, key + _NUMBERED]
+    for name in names:
+        if (loaded := _found(folder, name, paths, how, numbered=numbered is not None)) is not None:
+            return loaded
+    began = time.time_ns()
+    loaded = capture.load_rank(paths, how, numbered)
+    if _is_worth_keeping(loaded) and _is_settled(paths, began) and _key(paths, how) == key:
+        _keep(folder, names[0], loaded, paths)
+    return loaded
+
+
+def _found(folder: Path, name: str, paths: tuple[Path, ...], options: ReadOptions, *, numbered: bool) -> Loaded | None:
+    """Read a rank that was kept under a name; None where there is none, or its file is damaged."""
+    if (file := kept.find(folder, name)) is None:
+        return None
+    try:
+        from htareport.trace import stored  # noqa: PLC0415  pyarrow is loaded by those who read or write
+
+        loaded = stored.read(file, paths, options, numbered=numbered)
+    except Exception as error:  # noqa: BLE001  whatever is wrong with it, the trace is there to be read
+        log.info("%s is no use: %s: %s", file.name, type(error).__name__, error)
+        return None
+    log.info("%s is read from %s", ", ".join(each.name for each in loaded.captures), file.name)
+    return loaded
+
+
+def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> None:
+    try:
+        from htareport.trace import stored  # noqa: PLC0415  as above
+
+        size = kept.put(folder, name, lambda file: stored.write(loaded, paths, file))
+    except Exception as error:  # noqa: BLE001  a full disk, a folder nobody may write to, texts no file can hold
+        log.info("nothing is kept in %s: %s: %s", folder, type(error).__name__, error)
+        return
+    log.info("%s: %d bytes are kept in %s", ", ".join(each.name for each in loaded.captures), size, folder)
+
+
+def _is_worth_keeping(loaded: Loaded) -> bool:
+    return not loaded.is_passing and sum(each.events for each in loaded.captures) >= LEAST_EVENTS
+
+
+def _is_settled(paths: tuple[Path, ...], now: int) -> bool:
+    """Whether a file that is written to from now on will show it by its times."""
+    try:
+        found = [_on_disk(path).stat() for path in paths]
+    except OSError:
+        return False
+    return all(max(each.st_mtime_ns, getattr(each, "st_ctime_ns", 0)) < now - SETTLED_NS for each in found)
+
+
+# --- the key
+
+
+def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
+    """Hash all that reading these files can depend on; None where they are too small, or cannot be read."""
+    try:
+        states = [_state(path) for path in paths]
+    except (OSError, TraceFileError, AttributeError):  # The last of paths that are on no disk, and have no times.
+        return None
+    if sum(size for _, size, *_ in states) < LEAST_BYTES:
+        return None
+    known = [states, options.salvage, options.max_bytes, _code()]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:40]
+
+
+def _state(path: Path) -> tuple[str, int, Any, Any, str, str]:
+    """What changes when a file does: its name and place in an archive, size, times, first and last bytes."""
+    on_disk = _on_disk(path)
+    found = on_disk.stat()
+    with open_regular(on_disk) as file:
+        ends = hashlib.sha256(file.read(_ENDS))
+        file.seek(max(0, found.st_size - _ENDS))
+        ends.update(file.read(_ENDS))
+    inside = "" if on_disk == path else path.relative_to(on_disk).as_posix()
+    return path.name, found.st_size, found.st_mtime_ns, getattr(found, "st_ctime_ns", 0), ends.hexdigest(), inside
+
+
+def _on_disk(path: Path) -> Path:
+    """The file itself, or the archive that it lies in."""
+    return path if path.exists() else archive_of(path) or path
+
+
+@cache
+def _code() -> list[str]:
+    """What reads: the source of this package and of what it computes with, and the versions of what it reads with."""
+    sources = hashlib.sha256()
+    for folder in (Path(__file__).parent, Path(__file__).parents[1] / "algorithms"):
+        for source in sorted(folder.glob("*.py")):
+            sources.update(source.name.encode() + b"\0" + source.read_bytes())
+    libraries = [module.__version__ for module in (msgspec, np, orjson)]
+    return [__version__, sources.hexdigest(), platform.python_version(), unpack.INFLATED_BY, *libraries]
