@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
-from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks
+from htareport.locations import Place, inside, is_folder, is_remote, located, matching, shown
+from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks, open_regular
 from htareport.trace.metadata import copied_rank, is_copy, plausible_rank, rank_of
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.repair import mend
@@ -32,6 +33,7 @@ _TRACE_KEY = re.compile(rb'"(?:traceEvents|schemaVersion)"\s*:')
 _KINETO = re.compile(rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:')
 _DISTRIBUTED = b'"distributedInfo"'
 _VALUE = re.compile(r'"distributedInfo"\s*:\s*')
+_AT_ONCE = 16  # Files behind URLs whose heads are read at the same time.
 _MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
 
 
@@ -53,6 +55,14 @@ class _Header(NamedTuple):
     is_copy: bool = False
 
 
+@dataclass
+class _Looked:
+    """What the heads of the files in one file told, or why they could not be told."""
+
+    headers: list[tuple[Path, _Header | Exception]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
 class _NotATraceError(Exception):
     """The text is the reason."""
 
@@ -61,40 +71,40 @@ class _SavedReportError(Exception):
     """The file is a report that this program saved."""
 
 
-def find(source: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
     if not str(source):  # Path("") would be the folder we are in, which nobody meant: a shell variable was not set.
         raise UsageError("no traces were named: the path is empty")
-    path = Path(source)
+    path, named = located(source), shown(source)
     try:
-        if path.is_dir():
-            files, where = _candidates(path.iterdir()), f"folder {path}"
+        if is_folder(path):
+            files, where = _candidates(inside(path)), f"folder {shown(path)}"
             result = assign(files, explicit=False, options=options)
             if not result.ranks and not result.unusable:  # No trace directly inside, so those below are meant.
-                below = (each for each in path.rglob("*") if each.parent != path)
+                below = (each for each in inside(path, below=True) if each.parent != path)
                 files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
                 result = assign(files, explicit=False, options=options)
             return _something(result, where, files)
         if path.exists():
             if not path.is_file():
-                raise NothingToReadError(f"{source}: {NOT_REGULAR}")
-            return _something(assign([path], explicit=True, options=options), f"file {path}", [path])
-        found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207  relative to where we are
+                raise NothingToReadError(f"{named}: {NOT_REGULAR}")
+            return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
+        found = matching(path)
     except OSError as error:
-        raise NothingToReadError(f"{source}: {error.strerror or error}") from error
+        raise NothingToReadError(f"{named}: {error.strerror or error}") from error
     if found:
-        files = [each for each in map(Path, found) if each.is_file()]
-        return _something(assign(files, explicit=True, options=options), f"pattern {source}", files)
+        files = [each for each in found if each.is_file()]
+        return _something(assign(files, explicit=True, options=options), f"pattern {named}", files)
     if archive := archive_of(path):
         if path in (archive_members(archive, options) or ()):
-            return _something(assign([path], explicit=True, options=options), f"file {path}", [path])
-        raise NothingToReadError(f"{source}: there is no such file in {archive.name}")
-    raise NothingToReadError(f"{source}: there is no such file or folder")
+            return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
+        raise NothingToReadError(f"{named}: there is no such file in {archive.name}")
+    raise NothingToReadError(f"{named}: there is no such file or folder")
 
 
-def find_among(files: Iterable[str | Path], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def find_among(files: Iterable[Place], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
-    paths = [Path(each) for each in files]
+    paths = [located(each) for each in files]
     return _something(assign(paths, explicit=True, options=options), f"{len(paths)} files", paths)
 
 
@@ -104,27 +114,32 @@ def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFA
     Copies with something added stand for a rank only where there are no other traces.
     """
     result, headers = Found(), dict[Path, _Header]()
-    for file in (each for path in files for each in _members_or_self(path, options, result.warnings)):
-        named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
-        try:
-            headers[file] = _header(file, options.max_bytes)
-        except _SavedReportError:
-            result.reports.append(printable(file.name))
-        except _NotATraceError as reason:
-            if _TRACE_NAME.search(file.name):
-                result.unusable.append((printable(file.name), str(reason)))
-            elif named:
-                result.left_out.append((printable(file.name), str(reason)))
-        except TraceFileError as error:
-            if named:
-                result.unusable.append((printable(file.name), str(error)))
-        except OSError as error:
-            result.unusable.append((printable(file.name), error.strerror or str(error)))
+    for looked in _looked_at(list(files), options):
+        result.warnings += looked.warnings
+        for file, seen in looked.headers:
+            if isinstance(seen, _Header):
+                headers[file] = seen
+            else:
+                _refuse(file, seen, result, explicit=explicit)
     by_rank = dict[int, list[Path]]()
     for file, rank in _numbered(_ranks_of(headers, result), result.warnings):
         by_rank.setdefault(rank, []).append(file)
     result.ranks = {rank: tuple(by_rank[rank]) for rank in sorted(by_rank)}
     return result
+
+
+def _refuse(file: Path, reason: Exception, result: Found, *, explicit: bool) -> None:
+    """Note why a file is no trace; of one that nobody named and that is not named like one, nothing is said."""
+    name, is_trace = printable(file.name), _TRACE_NAME.search(file.name)
+    named = explicit or _JSON_LIKE.search(file.name) or is_trace
+    if isinstance(reason, _SavedReportError):
+        result.reports.append(name)
+    elif isinstance(reason, OSError):
+        result.unusable.append((name, reason.strerror or str(reason)))
+    elif is_trace or (named and isinstance(reason, TraceFileError)):
+        result.unusable.append((name, str(reason)))
+    elif named and isinstance(reason, _NotATraceError):
+        result.left_out.append((name, str(reason)))
 
 
 def _ranks_of(headers: dict[Path, _Header], result: Found) -> dict[Path, int | None]:
@@ -179,6 +194,26 @@ def _shown(files: Iterable[Path]) -> dict[Path, str]:
 
 def _few(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def _looked_at(paths: list[Path], options: ReadOptions) -> Iterator[_Looked]:
+    """What the head of each file tells; behind URLs of many at once, since each takes its time to answer."""
+    if not any(map(is_remote, paths)):
+        yield from (_look(path, options) for path in paths)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(_look, paths, repeat(options))
+
+
+def _look(path: Path, options: ReadOptions) -> _Looked:
+    """Read the head of a file, or those of the files in an archive."""
+    looked = _Looked()
+    for file in _members_or_self(path, options, looked.warnings):
+        try:
+            looked.headers.append((file, _header(file, options.max_bytes)))
+        except (_SavedReportError, _NotATraceError, TraceFileError, OSError) as reason:
+            looked.headers.append((file, reason))
+    return looked
 
 
 def _header(file: Path, most: int | None) -> _Header:
@@ -292,7 +327,7 @@ def _candidates(paths: Iterable[Path]) -> list[Path]:
 def _looks_like_json(path: Path) -> bool:
     """Whether a file under another suffix begins like a trace, compressed or not."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(64)
         if start.startswith(COMPRESSED):
             start = next(blocks(path), b"")
