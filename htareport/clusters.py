@@ -28,6 +28,8 @@ def dask_executor(address: str, processes: int = 1) -> Iterator[Executor]:
     except ImportError as error:
         raise UsageError(f"--executor: needs dask: pip install 'htareport[dask]' ({error})") from error
     with contextlib.ExitStack() as stack:
+        if not log.isEnabledFor(logging.INFO):
+            _silence(distributed, stack)
         where = address or stack.enter_context(_local(distributed, processes))
         client = stack.enter_context(_client(distributed, where))
         _check_versions(client.run(_version_finder(), on_error="ignore"))
@@ -40,10 +42,21 @@ def dask_executor(address: str, processes: int = 1) -> Iterator[Executor]:
         executor.shutdown()
 
 
+def _silence(distributed: Any, stack: contextlib.ExitStack) -> None:
+    """Keep dask's tracebacks off the terminal: what they come to is said of the ranks that they cost."""
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
+        stack.enter_context(distributed.utils.silence_logging_cmgr(logging.CRITICAL, root=name))
+
+
 def _local(distributed: Any, processes: int) -> Any:
     log.info("starting a dask cluster of %d processes", processes)
     return distributed.LocalCluster(
-        n_workers=processes, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=logging.ERROR
+        n_workers=processes,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        silence_logs=logging.CRITICAL,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # Its own page of numbers would be open to the network.
     )
 
 

@@ -23,17 +23,24 @@ from htareport.errors import HtaReportError, UsageError, without_credentials
 
 FIRST, MOST = 1 << 16, 1 << 22  # Bytes fetched at once: enough for the head of a file, then ever more.
 PAUSES = (0.2, 1.0, 4.0)  # Seconds before each new attempt.
+PATIENCE_S = 10.0  # After so long there is no new one: the libraries of some stores have made their own by then.
 WRITTEN = 8 << 20  # Bytes sent at once.
 
 _OF_OURS = {"s3", "s3a", "gs", "gcs", "http", "https"}
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FAULTS = (HtaReportError, NotImplementedError, ImportError, MemoryError, TypeError, AttributeError, LookupError)
 _GONE = {404, 410}
 
 Result = TypeVar("Result")
 
 
-class _OnTheWeb(ProxyUPath):
+class _NoEndError(OSError):
+    """A file has no end to begin from: its server gives it from its beginning only."""
+
+
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, _NoEndError)
+
+
+class _OnTheWeb(ProxyUPath):  # type: ignore[misc,unused-ignore]  # Any where it is not installed
     """A URL of the web, whose query is no part of the file's name."""
 
     @property
@@ -161,7 +168,7 @@ class Stream(io.RawIOBase):
         try:
             return int(self._opened().seek(0, os.SEEK_END))
         except ValueError as error:
-            raise OSError(None, "its server gives files from the beginning only, not from their middle") from error
+            raise _NoEndError(None, "its server gives files from the beginning only, not from their middle") from error
 
     def _opened(self) -> Any:
         if self._file is None:
@@ -177,6 +184,7 @@ class Stream(io.RawIOBase):
 
 def _tried(action: Callable[[], Result], again: Callable[[], object] = lambda: None) -> Result:
     """Do something that needs the network, several times if it fails for the moment. OSError if it keeps failing."""
+    begin = time.monotonic()
     for pause in (*PAUSES, None):
         try:
             return action()
@@ -184,7 +192,7 @@ def _tried(action: Callable[[], Result], again: Callable[[], object] = lambda: N
             raise
         except Exception as error:
             told = _told(error)
-            if pause is None or isinstance(told, _LASTING):
+            if pause is None or isinstance(told, _LASTING) or time.monotonic() - begin > PATIENCE_S:
                 raise told from error
         again()
         time.sleep(pause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
 import re
 import zlib
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def _link(target: Path, page: Path) -> str:
     """Return how a page leads to a file: relative where both are on this machine, or in one store."""
     if is_remote(target) != is_remote(page):
         return shown(target) if is_remote(target) else target.resolve().as_uri()
-    ends = [urlsplit(shown(path)).path if is_remote(path) else path.resolve() for path in (target, page.parent)]
-    if is_remote(target) and urlsplit(str(target))[:2] != urlsplit(str(page))[:2]:
-        return shown(target)
-    return Path(relpath(*ends)).as_posix()
+    if not is_remote(target):
+        return Path(relpath(target.resolve(), page.resolve().parent)).as_posix()
+    there, here = urlsplit(shown(target)), urlsplit(shown(page.parent))
+    return shown(target) if there[:2] != here[:2] else posixpath.relpath(there.path, here.path or "/")

@@ -146,7 +146,7 @@ def open_trace(
     if isinstance(files, Mapping):
         return Trace.open(
             {
-                rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name))
+                rank: tuple(map(placed, name)) if isinstance(name, (tuple, list)) else placed(name)
                 for rank, name in files.items()
             },
             options=how,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import posixpath
 import stat
 import tarfile
@@ -213,15 +214,22 @@ class _Part:
 
 @contextmanager
 def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    with reading(path) if is_remote(path) else nullcontext(path) as place, zipfile.ZipFile(place) as archive:
-        yield archive
+    if not is_remote(path):
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+        return
+    with reading(path) as file:
+        file.seek(0, os.SEEK_END)  # Where its directory is; from here an error tells what the server cannot do.
+        with zipfile.ZipFile(file) as archive:
+            yield archive
 
 
 @contextmanager
 def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[tarfile.TarFile, Reread]]:
     """An opened tar; the content of a compressed one is read as it comes, and no more of it than is allowed."""
     if kind == "tar":
-        with reading(path) if is_remote(path) else nullcontext() as file, tarfile.open(path, "r:", file) as tar:
+        file = reading(path) if is_remote(path) else None
+        with file or nullcontext(), tarfile.open(None if file else path, "r:", file) as tar:
             yield tar, Reread(iter(()))
         return
     content = Reread(_limited(unpacked(partial(open_regular, path)), path, most))

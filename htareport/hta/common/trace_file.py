@@ -52,7 +52,7 @@ def _files(trace: Trace) -> dict[int, str]:
 def read_trace(file_path: str | Path) -> dict[str, Any]:
     """Return everything in a trace file, plain or compressed, as plain values (times as floats). TraceFileError."""
     sink = _All()
-    return dict(sink.read(Path(file_path)).metadata) | {"traceEvents": sink.events}
+    return dict(sink.read(located(file_path)).metadata) | {"traceEvents": sink.events}
 
 
 class _All(Sink):
