@@ -8,7 +8,7 @@ import unicodedata
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Control, format (also of direction), surrogates, ends of lines.
 _JOINERS = "\u200c\u200d"  # Format characters that scripts and emoji need.
 _URL = re.compile(
-    r"""(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^\s/?#"'<>]*@)?(?P<rest>[^\s?"'<>]*)(?P<query>\?[^\s"'<>)]*)?""",
+    r"""(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^\s/?#"'<>]*@)?(?P<rest>[^\s?"'<>]*)(?P<query>\?[^\s"'<>)]*(?<![:;,.]))?""",
     re.IGNORECASE,
 )
 

@@ -11,13 +11,11 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import PurePosixPath
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from fsspec.core import has_magic
 from upath import UPath
-from upath.extensions import ProxyUPath
 
 from htareport.errors import HtaReportError, UsageError, without_credentials
 
@@ -26,7 +24,8 @@ PAUSES = (0.2, 1.0, 4.0)  # Seconds before each new attempt.
 PATIENCE_S = 10.0  # After so long there is no new one: the libraries of some stores have made their own by then.
 WRITTEN = 8 << 20  # Bytes sent at once.
 
-_OF_OURS = {"s3", "s3a", "gs", "gcs", "http", "https"}
+_WEB = {"http", "https"}
+_OF_OURS = {"s3", "s3a", "gs", "gcs", *_WEB}
 _FAULTS = (HtaReportError, NotImplementedError, ImportError, MemoryError, TypeError, AttributeError, LookupError)
 _GONE = {404, 410}
 
@@ -40,25 +39,11 @@ class _NoEndError(OSError):
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, _NoEndError)
 
 
-class _OnTheWeb(ProxyUPath):  # type: ignore[misc,unused-ignore]  # Any where it is not installed
-    """A URL of the web, whose query is no part of the file's name."""
-
-    @property
-    def name(self) -> str:
-        """Last part of the path."""
-        return PurePosixPath(urlsplit(str(self)).path).name
-
-    @property
-    def suffix(self) -> str:
-        """What the name ends with, from its last dot."""
-        return PurePosixPath(self.name).suffix
-
-
 def path_of(url: str) -> Any:
     """Return the path of a URL. UsageError if nothing that is installed opens it."""
     shown = without_credentials(url)
     try:
-        path = UPath(url)
+        path = _upath(url)
         path.fs.invalidate_cache()  # What was listed before may have changed.
     except ImportError as error:
         known = " (pip install 'htareport[remote]' brings it)" if path.protocol in _OF_OURS else ""
@@ -67,7 +52,15 @@ def path_of(url: str) -> Any:
         raise UsageError(f"{shown}: {error}") from error
     except Exception as error:
         raise UsageError(f"{shown}: {_reason(error)}") from error
-    return _OnTheWeb(url) if path.protocol in {"http", "https"} else path
+    return path
+
+
+def _upath(url: str) -> Any:
+    """Return the path of a URL; a query on the web is no part of any name, but goes with each request."""
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in _WEB or not parts.query:
+        return UPath(url)
+    return UPath(parts._replace(query="").geturl(), params=parts.query)
 
 
 def is_folder(path: Any) -> bool:
@@ -82,10 +75,11 @@ def inside(path: Any, *, below: bool) -> list[Any]:
 
 def matching(pattern: Any) -> list[Any]:
     """Return the paths that a pattern with `*`, `?` or `[…]` stands for."""
-    fs, text = pattern.fs, str(pattern)
-    if not has_magic(text.partition("?")[0] if isinstance(pattern, _OnTheWeb) else text):
+    fs = pattern.fs
+    if not has_magic(pattern.path):
         return []
-    return [path_of(fs.unstrip_protocol(each)) for each in sorted(_tried(lambda: fs.glob(pattern.path)))]
+    found = sorted(_tried(lambda: fs.glob(pattern.path)))
+    return [UPath(fs.unstrip_protocol(each), **pattern.storage_options) for each in found]
 
 
 @contextlib.contextmanager
@@ -111,6 +105,7 @@ class Stream(io.RawIOBase):
     def __init__(self, path: Any) -> None:
         self._path, self._file = path, None
         self._at, self._held, self._begin, self._size = 0, b"", 0, FIRST
+        self._options = {"cache_type": "none", "block_size": MOST}
         self._fetch(0)
 
     def readable(self) -> bool:
@@ -152,6 +147,16 @@ class Stream(io.RawIOBase):
         self._held, self._begin = _tried(lambda: self._read(at), self._drop), at
 
     def _read(self, at: int) -> bytes:
+        try:
+            return self._piece(at)
+        except ValueError:  # A server of the web that does not say so before: it gives whole files only.
+            if self._path.protocol not in _WEB or not self._options["block_size"]:
+                raise
+        self._drop()
+        self._options = {"block_size": 0}
+        return self._piece(at)
+
+    def _piece(self, at: int) -> bytes:
         file = self._opened()
         if file.tell() != at:
             try:
@@ -172,7 +177,7 @@ class Stream(io.RawIOBase):
 
     def _opened(self) -> Any:
         if self._file is None:
-            self._file = self._path.open("rb", cache_type="none", block_size=MOST)
+            self._file = self._path.open("rb", **self._options)
         return self._file
 
     def _drop(self) -> None:

@@ -183,6 +183,7 @@ def test_what_is_not_installed(cli, monkeypatch):
     ("text", "shown"),
     [
         ("https://ann:s3cret@example.org/a.json: gone", "https://example.org/a.json: gone"),
+        ("https://example.org/a.json?sig=1: gone", "https://example.org/a.json?[redacted]: gone"),
         ("https://a:p@ss@example.org/a", "https://example.org/a"),
         ("'https://example.org/a.json?X-Amz-Signature=abc&b=1'", "'https://example.org/a.json?[redacted]'"),
         ("see (https://example.org/a?token) there", "see (https://example.org/a?[redacted]) there"),
@@ -198,6 +199,8 @@ def test_credentials_are_not_shown(text, shown):
 
 class Path:
     """Stands for the path of a store that fails, or that gives files from their beginning only."""
+
+    protocol = "store"
 
     def __init__(self, content, failures=(), *, seeks=True):
         self.content, self.failures, self.seeks, self.opened = content, list(failures), seeks, 0

@@ -10,6 +10,7 @@ import gzip
 import lzma
 import os
 import posixpath
+import re
 import stat
 import tarfile
 import zipfile
@@ -30,6 +31,7 @@ NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it giv
 MOST_UNPACKED = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
 MOST_TIMES = 200  # Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
 _PIECE = 1 << 14
+_ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)\b", re.IGNORECASE)  # Behind URLs, where to ask of each folder takes its time.
 _TAR_MAGIC = slice(257, 262)
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
@@ -102,7 +104,8 @@ def exists(path: Path) -> bool:
 
 def archive_of(path: Path) -> Path | None:
     """Return the file within which a path lies that is no file itself; None if there is no such."""
-    return next((each for each in path.parents if each.is_file()), None)
+    parents = (each for each in path.parents if not is_remote(each) or _ARCHIVE.search(each.name))
+    return next((each for each in parents if each.is_file()), None)
 
 
 def _state(on_disk: Path) -> tuple[int, int] | None:
