@@ -10,6 +10,7 @@ from typing import Any
 
 from htareport._version import __version__
 from htareport.errors import UsageError
+from htareport.executors import interrupts_held
 
 ANSWER_S = 10  # Seconds in which a cluster has to answer.
 
@@ -50,14 +51,15 @@ def _silence(distributed: Any, stack: contextlib.ExitStack) -> None:
 
 def _local(distributed: Any, processes: int) -> Any:
     log.info("starting a dask cluster of %d processes", processes)
-    return distributed.LocalCluster(
-        n_workers=processes,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        silence_logs=logging.CRITICAL,
-        dashboard_address=None,
-        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # Its own page of numbers would be open to the network.
-    )
+    with interrupts_held():  # Which dask's own threads and processes inherit: the first Ctrl-C is ours to answer.
+        return distributed.LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            silence_logs=logging.CRITICAL,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # Else it would be open to the network.
+        )
 
 
 def _client(distributed: Any, where: Any) -> Any:

@@ -50,23 +50,26 @@ def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def over_ranks(
-    task: Callable[[int, Files], Result],
+    task: Callable[..., Result],
     files: Mapping[int, Files],
     executor: Executor | None,
     failed: Callable[[int, str], Result],
+    *arguments: Any,
 ) -> Iterator[Result]:
     """Yield what a task gives for every rank, as they come; `failed`, of a rank and a reason, where a worker fails.
+
+    The task is a plain function, which every kind of executor takes, of rank, files and the arguments.
 
     The executor is any of concurrent.futures, None this process. One that is broken by a worker that was killed costs
     the other ranks nothing: each is done in a process of its own. Workers elsewhere get paths that hold there too.
     """
     if executor is None:
-        yield from (task(rank, paths) for rank, paths in files.items())
+        yield from (task(rank, paths, *arguments) for rank, paths in files.items())
         return
     futures, broken = dict[Future[Result], int](), list[int]()
     for rank, paths in files.items():
         try:
-            futures[executor.submit(task, rank, _absolute(paths))] = rank
+            futures[executor.submit(task, rank, _absolute(paths), *arguments)] = rank
         except BrokenExecutor:  # A worker has died while the ranks are still handed out.
             broken.append(rank)
     for future in as_completed(futures):
@@ -81,7 +84,7 @@ def over_ranks(
             yield failed(rank, KILLED_AGAIN if _is_killed(error) else f"its worker failed: {error}")
     for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
         try:
-            yield isolated(task, rank, _absolute(files[rank]))
+            yield isolated(task, rank, _absolute(files[rank]), *arguments)
         except BrokenExecutor:
             yield failed(rank, KILLED)
 
@@ -179,7 +182,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Answer a Ctrl-C only afterwards, so that no process is half started; a child inherits that SIGINT is blocked."""
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
@@ -199,7 +202,7 @@ def _interrupts_held() -> Iterator[None]:
 class _Worker(SpawnProcess):
     def start(self) -> None:
         """Start with SIGINT blocked: Ctrl-C reaches the whole group, and only the parent shall answer."""
-        with _interrupts_held():
+        with interrupts_held():
             super().start()
 
 

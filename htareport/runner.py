@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -178,7 +177,7 @@ def summarize(rank: int, files: Files, work: Work) -> RankSummary:
 
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
-    found = over_ranks(partial(summarize, work=work), trace.files, executor, _not_loaded)
+    found = over_ranks(summarize, trace.files, executor, _not_loaded, work)
     for done, summary in enumerate(found, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")

@@ -36,7 +36,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "runner": MODEL | {"analyses", "executors", "overview", "rules"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": {"locations"},
-    "clusters": {"errors"},
+    "clusters": {"errors", "executors"},
     "config": {"errors"},
     "hta": LIBRARY,
     "integrations": {"deliver", "errors", "executors", "render", "report", "runner"},

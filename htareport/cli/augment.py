@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,8 +101,8 @@ def run(arguments: Namespace, task: Task, nothing: str) -> int:
         reading.executor(trace, options) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
-        work = partial(_copy, folder=folder.absolute(), task=task, nothing=nothing, how=trace.options)
-        for each in over_ranks(work, trace.files, executor, _failed):
+        work = (folder.absolute(), task, nothing, trace.options)
+        for each in over_ranks(_copy, trace.files, executor, _failed, *work):
             copied.append(each)
             if progress:
                 progress(len(copied), len(trace.files), f"rank {each.rank}")

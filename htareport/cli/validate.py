@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from htareport.cli import console, reading
@@ -46,7 +45,7 @@ def run(arguments: Namespace) -> int:
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         checked = list[Checked]()
-        for each in over_ranks(partial(check, options=trace.options), trace.files, executor, _failed):
+        for each in over_ranks(check, trace.files, executor, _failed, trace.options):
             checked.append(each)
             if progress:
                 progress(len(checked), len(trace.files), f"rank {each.rank}")

@@ -124,9 +124,9 @@ def test_a_worker_that_is_killed(cli, files, monkeypatch):
         pass
 
     class Killed:
-        def submit(self, task, rank, paths):
+        def submit(self, task, rank, *rest):
             future: Future = Future()
-            future.set_exception(KilledWorker("on some host")) if rank else future.set_result(task(rank, paths))
+            future.set_exception(KilledWorker("on some host")) if rank else future.set_result(task(rank, *rest))
             return future
 
         def __enter__(self):
