@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
+from multiprocessing import resource_tracker
 from typing import Any
 
 from htareport._version import __version__
@@ -51,6 +52,7 @@ def _silence(distributed: Any, stack: contextlib.ExitStack) -> None:
 
 def _local(distributed: Any, processes: int) -> Any:
     log.info("starting a dask cluster of %d processes", processes)
+    resource_tracker.ensure_running()  # Whoever starts it hears Ctrl-C from then on.
     with interrupts_held():  # Which dask's own threads and processes inherit: the first Ctrl-C is ours to answer.
         return distributed.LocalCluster(
             n_workers=processes,
