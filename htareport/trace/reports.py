@@ -7,7 +7,7 @@ from pathlib import Path
 
 from htareport.errors import TraceFileError
 from htareport.trace.blocks import open_regular
-from htareport.trace.discover import is_report
+from htareport.trace.heads import is_report
 
 _HEAD_BYTES = 65536
 
