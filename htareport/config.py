@@ -25,6 +25,7 @@ AMOUNTS = ("gpu_hour", "samples_per_step", "tokens_per_step")  # Options of the 
 MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
 
 _BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]?)B?", re.ASCII | re.IGNORECASE)
+_DASK = re.compile(r"dask://(?:([\w.-]+:\d{1,5}|\[[0-9a-f:.]+\]:\d{1,5}))?/?", re.ASCII | re.IGNORECASE)
 _UNITS = ("", "K", "M", "G", "T")
 
 Settings = dict[str, dict[str, str]]  # Option values by analysis and option.
@@ -40,6 +41,7 @@ class ReportOptions:
     steps: str = "all"
     only: tuple[str, ...] = ()
     jobs: int | None = None
+    executor: str | None = None  # Address of a dask cluster, empty for one of this machine; None: none.
     allow_partial: bool = False
     paper: str = "A4"
     require_pdf: bool = False
@@ -170,6 +172,14 @@ def _jobs(value: Any) -> int:
     return int(text)
 
 
+def _executor(value: Any) -> str:
+    """Read dask://HOST:PORT, or dask:// alone: the address, empty for a cluster of this machine."""
+    found = _DASK.fullmatch(_text(value).strip())
+    if not found:
+        raise ValueError(f"{value!r} is none of dask://HOST:PORT and dask:// (a cluster of this machine)")
+    return found[1] or ""
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")  # noqa: TRY004
@@ -243,6 +253,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "steps": str,
     "only": _names,
     "jobs": _jobs,
+    "executor": _executor,
     "allow_partial": _flag,
     "paper": _paper,
     **dict.fromkeys(AMOUNTS, _amount),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Control, format (also of direction), surrogates, ends of lines.
 _JOINERS = "\u200c\u200d"  # Format characters that scripts and emoji need.
+_URL = re.compile(
+    r"""(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^\s/?#"'<>]*@)?(?P<rest>[^\s?"'<>]*)(?P<query>\?[^\s"'<>)]*(?<![:;,.]))?""",
+    re.IGNORECASE,
+)
 
 
 def printable(text: str) -> str:
@@ -30,13 +35,28 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004
 
 
+def without_credentials(text: str) -> str:
+    """Return text whose URLs have lost user and password, and their query: a signed URL is as good as a password.
+
+    A question mark without any `=` behind it stays, except on the web: in object stores it stands for any letter.
+    """
+    return _URL.sub(_bare, text) if "://" in text else text
+
+
+def _bare(url: re.Match[str]) -> str:
+    query = url["query"] or ""
+    if "=" in query or (len(query) > 1 and url["scheme"].lower().startswith("http")):
+        query = "?[redacted]"
+    return f"{url['scheme']}://{url['rest']}{query}"
+
+
 class HtaReportError(Exception):
     """Base of everything that is raised for the user; `exit_code` is what the command line ends with."""
 
     exit_code = 70
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(text))
+        super().__init__(printable(without_credentials(text)))
 
 
 class UsageError(HtaReportError):

@@ -12,19 +12,28 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from htareport.locations import paths_of, size_of
 
 COMPRESSION_RATIO = 17  # Of Kineto's JSON; 13 to 20 were measured.
 SMALL_INPUT = 300_000_000  # Raw bytes below which starting two processes takes as long as it saves: half a second.
 WORKER_BYTES = 150_000_000  # What a process takes before it reads anything.
 MEMORY_PER_RAW_BYTE = 0.5  # Peak of a rank over the size of its raw JSON.
 
+NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
+KILLED = f"its process was killed, most likely since {NO_MEMORY}"
+KILLED_AGAIN = (
+    "the workers that read it were killed again and again, most likely since they had not enough memory for it"
+)
+
 Result = TypeVar("Result")
+Files: TypeAlias = Path | tuple[Path, ...]
 
 _COMPRESSED = {".gz", ".zst", ".zip", ".tgz"}
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -41,9 +50,61 @@ def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
         return pool.submit(task, *arguments).result()
 
 
-def default_jobs(rank_sizes: Sequence[int]) -> int:
-    """Return how many processes to use for ranks of these raw sizes: bound by cores, ranks and free memory."""
-    if sum(rank_sizes) < SMALL_INPUT:
+def over_ranks(
+    task: Callable[..., Result],
+    files: Mapping[int, Files],
+    executor: Executor | None,
+    failed: Callable[[int, str], Result],
+    *arguments: Any,
+) -> Iterator[Result]:
+    """Yield what a task gives for every rank, as they come; `failed`, of a rank and a reason, where a worker fails.
+
+    The task is a plain function, which every kind of executor takes, of rank, files and the arguments.
+
+    The executor is any of concurrent.futures, None this process. One that is broken by a worker that was killed costs
+    the other ranks nothing: each is done in a process of its own. Workers elsewhere get paths that hold there too.
+    """
+    if executor is None:
+        yield from (task(rank, paths, *arguments) for rank, paths in files.items())
+        return
+    futures, broken = dict[Future[Result], int](), list[int]()
+    for rank, paths in files.items():
+        try:
+            futures[executor.submit(task, rank, _absolute(paths), *arguments)] = rank
+        except BrokenExecutor:  # A worker has died while the ranks are still handed out.
+            broken.append(rank)
+    for future in as_completed(futures):
+        rank = futures.pop(future)  # Its result is held once.
+        try:
+            yield future.result()
+        except BrokenExecutor:
+            broken.append(rank)
+        except CancelledError:
+            yield failed(rank, "the cluster was lost before it was read")
+        except Exception as error:  # noqa: BLE001  a result that could not be sent, say
+            yield failed(rank, KILLED_AGAIN if _is_killed(error) else f"its worker failed: {error}")
+    for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
+        try:
+            yield isolated(task, rank, _absolute(files[rank]), *arguments)
+        except BrokenExecutor:
+            yield failed(rank, KILLED)
+
+
+def _absolute(paths: Files) -> Files:
+    return tuple(path.absolute() for path in paths) if isinstance(paths, tuple) else paths.absolute()
+
+
+def _is_killed(error: Exception) -> bool:
+    """Whether dask gave up on a task whose workers kept dying; its own text names machines."""
+    return type(error).__name__ == "KilledWorker"
+
+
+def default_jobs(rank_sizes: Sequence[int], *, least: int = SMALL_INPUT) -> int:
+    """Return how many processes to use for ranks of these raw sizes: bound by cores, ranks and free memory.
+
+    One process, where all are together less than `least` bytes.
+    """
+    if sum(rank_sizes) < least:
         return 1
     jobs = min(usable_cores(), len(rank_sizes))
     if (free := free_memory()) is not None:
@@ -51,9 +112,9 @@ def default_jobs(rank_sizes: Sequence[int]) -> int:
     return max(1, jobs)
 
 
-def raw_sizes(files: Iterable[Path | tuple[Path, ...]]) -> list[int]:
+def raw_sizes(files: Iterable[Files]) -> list[int]:
     """Estimate the bytes of each rank's JSON once unpacked. The members of an archive share its size."""
-    ranks = [[(path, _on_disk(path)) for path in ([paths] if isinstance(paths, Path) else paths)] for paths in files]
+    ranks = [[(path, _on_disk(path)) for path in paths_of(paths)] for paths in files]
     shares = Counter(on_disk for rank in ranks for _, on_disk in rank)
     return [sum(_raw_size(path, on_disk) // shares[on_disk] for path, on_disk in rank) for rank in ranks]
 
@@ -63,7 +124,7 @@ def _on_disk(path: Path) -> Path:
 
 
 def _raw_size(path: Path, on_disk: Path) -> int:
-    size = on_disk.stat().st_size if on_disk.is_file() else 0
+    size = size_of(on_disk) if on_disk.is_file() else 0
     return size * COMPRESSION_RATIO if _COMPRESSED & {path.suffix, on_disk.suffix} else size
 
 
@@ -128,7 +189,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Answer a Ctrl-C only afterwards, so that no process is half started; a child inherits that SIGINT is blocked."""
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
@@ -148,7 +209,7 @@ def _interrupts_held() -> Iterator[None]:
 class _Worker(SpawnProcess):
     def start(self) -> None:
         """Start with SIGINT blocked: Ctrl-C reaches the whole group, and only the parent shall answer."""
-        with _interrupts_held():
+        with interrupts_held():
             super().start()
 
 

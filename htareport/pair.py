@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from htareport.analyses.base import Analysis
 from htareport.comparison import compare, judged
 from htareport.comparison.gates import check, parse
+from htareport.locations import located
 from htareport.report import Report
 from htareport.runner import Progress, analyze
 from htareport.trace import Trace
@@ -50,6 +51,8 @@ def diff(  # noqa: PLR0913  the options of a run, and gates
 def _report(side: Side, how: dict[str, Any]) -> Report:
     if isinstance(side, Report):
         return side
-    if isinstance(side, (str, Path)) and is_saved_report(Path(side)):
-        return Report.load(side)
+    if isinstance(side, str) or not isinstance(side, (Trace, Iterable)):
+        path = located(side)
+        if is_saved_report(path):
+            return Report.load(path)
     return analyze(side, **how)

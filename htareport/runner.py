@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,8 +19,9 @@ import pandas as pd
 from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Frames, Job
-from htareport.errors import NothingToReadError, UsageError, printable
-from htareport.executors import give_back, isolated
+from htareport.errors import NothingToReadError, UsageError, printable, without_credentials
+from htareport.executors import NO_MEMORY, Files, give_back, over_ranks
+from htareport.locations import paths_of
 from htareport.overview import marked, verdict
 from htareport.report import Report, Section, Status, Table, concat
 from htareport.rules import discover as discover_rules
@@ -42,8 +43,6 @@ from htareport.trace.summary import (
     step_warnings,
 )
 
-_NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
-_KILLED = f"its process was killed, most likely since {_NO_MEMORY}"
 Progress: TypeAlias = Callable[[int, int, str], None]
 _STRINGS = ("mode.string_storage", "python")  # Those that pyarrow holds cost a tenth more time, a third more memory.
 
@@ -153,22 +152,25 @@ class Work:
     rules: Sequence[Rule] = ()
     window: Window = ALL
     options: ReadOptions = DEFAULT_OPTIONS
+    version: str = __version__  # A worker elsewhere may have another.
 
 
 @pd.option_context(*_STRINGS)
-def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
+def summarize(rank: int, files: Files, work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
+    if work.version != __version__:
+        return RankSummary(rank, load_error=f"its worker has htareport {__version__}, not {work.version}")
     summary = _summary(rank, files, work)
     give_back()  # The events are gone, and what comes next shall not add to where they were.
     return summary
 
 
-def _summary(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
+def _summary(rank: int, files: Files, work: Work) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
         summary = RankSummary(rank, facts_of(trace))
     except MemoryError:
-        return RankSummary(rank, load_error=_NO_MEMORY)
+        return RankSummary(rank, load_error=NO_MEMORY)
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
     for analysis in work.analyses:
@@ -188,36 +190,15 @@ def _summary(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSumma
 
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
-    found: Iterator[RankSummary]
-    if executor is None:
-        found = (summarize(rank, files, work) for rank, files in trace.files.items())
-    else:
-        found = _pooled(trace, work, executor)
+    found = over_ranks(summarize, trace.files, executor, _not_loaded, work)
     for done, summary in enumerate(found, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")
         yield summary
 
 
-def _pooled(trace: Trace, work: Work, executor: Executor) -> Iterator[RankSummary]:
-    futures, broken = dict[Future[RankSummary], int](), list[int]()
-    for rank, files in trace.files.items():
-        try:
-            futures[executor.submit(summarize, rank, files, work)] = rank
-        except BrokenExecutor:  # A worker has died while the ranks are still handed out.
-            broken.append(rank)
-    for future in as_completed(futures):
-        try:
-            yield future.result()
-        except BrokenExecutor:
-            broken.append(futures[future])
-        except Exception as error:  # noqa: BLE001  a result that could not be sent, say
-            yield RankSummary(futures[future], load_error=f"its worker failed: {error}")
-    for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
-        try:
-            yield isolated(summarize, rank, trace.files[rank], work)
-        except BrokenExecutor:
-            yield RankSummary(rank, load_error=_KILLED)
+def _not_loaded(rank: int, reason: str) -> RankSummary:
+    return RankSummary(rank, load_error=reason)
 
 
 def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
@@ -302,6 +283,6 @@ def _file_problems(trace: Trace, summaries: Sequence[RankSummary]) -> list[str]:
 
 
 def _file_error(trace: Trace, summary: RankSummary) -> str:
-    files = trace.files[summary.rank]
-    names = files.name if isinstance(files, Path) else ", ".join(path.name for path in files)
-    return f"{printable(names)}: not used: {printable(summary.load_error)} (rank {summary.rank} is missing)"
+    names = ", ".join(path.name for path in paths_of(trace.files[summary.rank]))
+    reason = printable(without_credentials(summary.load_error))
+    return f"{printable(names)}: not used: {reason} (rank {summary.rank} is missing)"

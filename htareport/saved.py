@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from htareport.codec import DecodeError, decode
+from htareport.locations import located, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class _FileShape:
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file, unpacked where it is gzip. DecodeError with the reason where that fails."""
     try:
-        data = Path(path).read_bytes()
+        with reading(located(path)) as file:
+            data = file.read()
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else None

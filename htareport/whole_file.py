@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
+
+from htareport.locations import is_remote
 
 
 @contextlib.contextmanager
@@ -16,6 +19,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
     A link stays one, and its file is written. OSError where that cannot be done.
     """
+    if is_remote(path):
+        with importlib.import_module("htareport.remote").whole_object(path) as file:
+            yield file
+        return
     if path.is_symlink():
         path = Path(os.path.realpath(path))
     if path.is_dir():

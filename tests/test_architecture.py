@@ -11,19 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "htareport"
-MODEL = {"algorithms", "devices", "errors", "findings", "report", "trace", "units", "whole_file"}
+MODEL = {"algorithms", "devices", "errors", "findings", "locations", "report", "trace", "units", "whole_file"}
 LIBRARY = MODEL | {"analyses", "augment", "executors", "hta", "overview", "render", "rules", "runner"}
 MAY_IMPORT = {  # Each may import itself and the version.
     "_version": set(),
     "errors": set(),
     "algorithms": {"errors"},
     "codec": set(),
-    "whole_file": set(),
-    "saved": {"codec"},
+    "locations": {"errors"},  # And remote, lazily.
+    "remote": {"errors"},
+    "whole_file": {"locations"},
+    "saved": {"codec", "locations"},
     "findings": set(),
     "devices": set(),
     "report": {"algorithms", "codec", "errors", "findings", "saved"},
-    "trace": {"algorithms", "errors"},
+    "trace": {"algorithms", "errors", "locations"},
     "units": {"report"},
     "configurable": {"errors"},
     "analyses": MODEL | {"configurable"},
@@ -33,18 +35,33 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "rules": MODEL | {"analyses", "configurable"},  # Of analyses what they share: see below.
     "runner": MODEL | {"analyses", "executors", "overview", "rules"},
     "render": MODEL - {"trace"} | {"codec"},
-    "executors": set(),
+    "executors": {"locations"},
+    "clusters": {"errors", "executors"},
     "config": {"errors"},
     "hta": LIBRARY,
     "integrations": {"deliver", "errors", "executors", "render", "report", "runner"},
     "pair": MODEL | {"analyses", "comparison", "runner"},
-    "deliver": {"errors", "render", "report", "runner"},
-    "cli": LIBRARY | {"comparison", "configurable", "config", "deliver"},
+    "deliver": {"errors", "locations", "render", "report", "runner"},
+    "cli": LIBRARY | {"clusters", "comparison", "configurable", "config", "deliver"},
     "__main__": {"cli"},
     "__init__": LIBRARY | {"integrations", "pair"},  # Lazily: see test_importing_loads_nothing_heavy.
 }
 FILES = sorted(ROOT.rglob("*.py"))
-HEAVY = {"dask", "jinja2", "msgspec", "numpy", "orjson", "pandas", "plotly", "pyarrow", "rich", "weasyprint"}
+HEAVY = {
+    "dask",
+    "distributed",
+    "fsspec",
+    "jinja2",
+    "msgspec",
+    "numpy",
+    "orjson",
+    "pandas",
+    "plotly",
+    "pyarrow",
+    "rich",
+    "upath",
+    "weasyprint",
+}
 
 
 def _imports(path: Path) -> Iterator[str]:

@@ -6,10 +6,12 @@ import contextlib
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from pathlib import Path
 from typing import IO, Any, cast
 
 from htareport.errors import OutputError, UsageError
+from htareport.locations import located, resolved
 from htareport.trace import RankTrace
 from htareport.trace.blocks import archive_of, open_regular
 from htareport.trace.metadata import COPY_KEY
@@ -34,21 +36,27 @@ class CopyFolder:
     """
 
     def __init__(self, folder: str | Path, inputs: Iterable[Path], *, redact: bool = True) -> None:
-        self.folder, self.redact = Path(folder), redact
-        self._inputs = {_folder_of(path).resolve() for path in inputs}
         if not str(folder):
             raise UsageError("no folder for the copies was named: the path is empty")
+        self.folder, self.redact = located(folder), redact
+        self._inputs = {resolved(_folder_of(path)) for path in inputs}
         self._check(self.folder)
 
     def _check(self, folder: Path) -> None:
-        if folder.resolve() in self._inputs:
+        if resolved(folder) in self._inputs:
             raise UsageError(f"{folder}: this is the folder of the traces; copies need one of their own")
+
+    def absolute(self) -> CopyFolder:
+        """Return the same folder by the name that it has wherever a program runs."""
+        other = copy(self)
+        other.folder = self.folder.absolute()
+        return other
 
     def path_for(self, source: Path, prefix: str = "", suffix: str = "") -> Path:
         """Return where the copy of a file goes: x.json.gz is <prefix>x<suffix>.json.gz; compressed if the source is."""
         stem = _SUFFIXES.sub("", source.name)
         target = self.folder / f"{prefix}{stem}{suffix}.json{'.gz' if _is_compressed(source) else ''}"
-        self._check(target.resolve().parent)  # A link there may lead back.
+        self._check(resolved(target).parent)  # A link there may lead back.
         return target
 
     def write(  # noqa: PLR0913  what a copy consists of

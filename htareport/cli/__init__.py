@@ -44,7 +44,8 @@ exit status:
 """
 TRACES_HELP = (
     "folder of trace files (those directly inside; only if there are none, those below it), one file, or a quoted "
-    "pattern such as 'runs/*/rank*.json.gz'. Plain or compressed: the content decides"
+    "pattern such as 'runs/*/rank*.json.gz', of this machine or behind a URL: s3://, gs://, https://, …. Plain or "
+    "compressed: the content decides"
 )
 REPORT_EPILOG = """\
 examples:
@@ -115,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     validate.add_argument("source", metavar="TRACES", help=TRACES_HELP)
     for command in (explain, validate):
-        command.set_defaults(ranks=None, jobs=None, parser=command)
+        command.set_defaults(ranks=None, jobs=None, executor=None, parser=command)
     _add_reading_options(validate, writes=False)
     _add_common_options(explain, validate)
     augment.add_commands(commands, TRACES_HELP, _add_reading_options, _add_common_options)
@@ -180,6 +181,8 @@ def _add_report_options(report: Any) -> None:
 def _add_reading_options(command: argparse.ArgumentParser, *, writes: bool = True) -> None:
     command.add_argument("--ranks", metavar="LIST", help="only these ranks, such as 0,3-5")
     command.add_argument("-j", "--jobs", metavar="N", help="processes (default: what cores and memory allow)")
+    command.add_argument("--executor", metavar="dask://HOST:PORT", help="read with the workers of this dask cluster, "
+        "which see the traces under the same name; dask:// alone starts one of -j processes here")  # fmt: skip
     command.add_argument("--salvage", action="store_true", default=None, help="keep the complete events of files that "
         "are damaged or end early, and mark their ranks")  # fmt: skip
     command.add_argument("--max-bytes", metavar="N", help="most bytes of a file once unpacked, such as 20G (default: "

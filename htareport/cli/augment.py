@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htareport.cli import console, reading
 from htareport.config import CACHING, READING, report_options
 from htareport.errors import HtaReportError, NothingToReadError, OutputError, TraceFileError, UsageError, printable
+from htareport.executors import Files, over_ranks
+from htareport.locations import located, paths_of, shown, size_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -89,21 +89,20 @@ class Copied:
 
 def run(arguments: Namespace, task: Task, nothing: str) -> int:
     """Write the copies of every rank and print their names; `nothing` says what a rank without any lacks."""
-    names = ("ranks", "jobs", *READING, *CACHING)
+    names = ("ranks", "jobs", "executor", *READING, *CACHING)
     options = report_options({name: value for name in names if (value := getattr(arguments, name)) is not None})
     trace = reading.open_trace(arguments.source, options)
     from htareport.augment.files import CopyFolder
 
-    inputs = [path for paths in trace.files.values() for path in reading.paths_of(paths)]
+    inputs = [path for paths in trace.files.values() for path in paths_of(paths)]
     folder = CopyFolder(arguments.output, inputs, redact=not options.no_redact)
     copied = list[Copied]()
     with (
-        reading.executor(trace, options.jobs) as executor,
+        reading.executor(trace, options) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
-        for each in _each_rank(
-            trace, executor, partial(_copy, folder=folder, task=task, nothing=nothing, how=trace.options)
-        ):
+        work = (folder.absolute(), task, nothing, trace.options)
+        for each in over_ranks(_copy, trace.files, executor, _failed, *work):
             copied.append(each)
             if progress:
                 progress(len(copied), len(trace.files), f"rank {each.rank}")
@@ -112,7 +111,7 @@ def run(arguments: Namespace, task: Task, nothing: str) -> int:
 
 
 def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound to it
-    rank: int, paths: Path | tuple[Path, ...], folder: CopyFolder, task: Task, nothing: str, how: ReadOptions
+    rank: int, paths: Files, folder: CopyFolder, task: Task, nothing: str, how: ReadOptions
 ) -> Copied:
     """Load a rank and write its copies. Never raises: it may run in another process."""
     from htareport.trace.numbered import load_numbered
@@ -131,17 +130,8 @@ def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound t
         return Copied(rank, failed=str(error))
 
 
-def _each_rank(trace: Trace, executor: Executor | None, task: Callable[..., Copied]) -> Iterator[Copied]:
-    if executor is None:
-        yield from (task(rank, paths) for rank, paths in trace.files.items())
-        return
-    futures = {executor.submit(task, rank, paths): rank for rank, paths in trace.files.items()}
-    for future in as_completed(futures):
-        try:
-            yield future.result()
-        except Exception as error:  # noqa: BLE001  A worker that was killed, most often for memory.
-            rank = futures[future]
-            yield Copied(rank, errors=(f"rank {rank}: its process ended: {error} (fewer, -j, need less memory)",))
+def _failed(rank: int, reason: str) -> Copied:
+    return Copied(rank, errors=(f"rank {rank}: {reason}",))
 
 
 def _print(trace: Trace, copied: Sequence[Copied], arguments: Namespace) -> int:
@@ -155,7 +145,7 @@ def _print(trace: Trace, copied: Sequence[Copied], arguments: Namespace) -> int:
     console.problems([*errors, *failed], [*warnings, *left_out_warnings(trace.left_out)])
     for each in copied:
         for path in each.written if not arguments.quiet else ():
-            console.out(f"{path}  {console.size(path.stat().st_size)}")
+            console.out(f"{shown(located(arguments.output) / path.name)}  {console.size(size_of(path))}")
     if failed:
         return OutputError.exit_code
     if not any(each.written or each.nothing for each in copied):

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from htareport.errors import printable
+from htareport.errors import printable, without_credentials
 
 MAX_SHOWN = 10
 Progress = Callable[[int, int, str], None]
@@ -96,7 +96,7 @@ def _remembered(stream: TextIO) -> Iterator[None]:
 
 
 def _harmless(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    return "\n".join(printable(without_credentials(line)) for line in text.split("\n"))
 
 
 def error(text: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport.cli.report import checked_gates, finish, options_of, side
 from htareport.errors import UsageError
+from htareport.locations import located, resolved
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,7 +29,7 @@ def run(arguments: Namespace) -> int:
 
 def _refuse_overwriting(sources: Sequence[str], outputs: Sequence[str]) -> None:
     """Refuse to write over a saved report that is compared: a baseline would be lost by a slip."""
-    inputs = {Path(source).resolve() for source in sources if source}
+    inputs = {resolved(located(source)) for source in sources if source}
     for output in outputs:
-        if output != "-" and Path(output).resolve() in inputs:
+        if output != "-" and resolved(located(output)) in inputs:
             raise UsageError(f"-o {output}: is one of the runs that are compared")

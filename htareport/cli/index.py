@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport import render
 from htareport.cli import console
 from htareport.cli.report import EXIT_PARTIAL, check_output
 from htareport.errors import UsageError
+from htareport.locations import is_folder, located, shown, size_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -18,11 +18,11 @@ def run(arguments: Namespace) -> int:
     """Write the page; return the exit status."""
     if not arguments.source:
         raise UsageError("no folder of reports was named: the path is empty")
-    folder = Path(arguments.source)
-    output = Path(arguments.output or folder / "index.html")
+    folder = located(arguments.source)
+    output = located(arguments.output or folder / "index.html")
     if not output.name.lower().endswith(".html"):
-        raise UsageError(f"-o {output}: the index is an HTML page: its name ends with .html")
-    if folder.is_dir():
+        raise UsageError(f"-o {shown(output)}: the index is an HTML page: its name ends with .html")
+    if is_folder(folder):
         check_output(str(output))
     from htareport.deliver.index import overview
 
@@ -30,5 +30,5 @@ def run(arguments: Namespace) -> int:
     console.problems([f"{name}: {reason}" for name, reason in made.damaged], [])
     path = render.write_bytes(output, made.page.encode())
     if not arguments.quiet:
-        console.out(f"{path}  {console.size(path.stat().st_size)}  {made.runs} run{'' if made.runs == 1 else 's'}")
+        console.out(f"{shown(path)}  {console.size(size_of(path))}  {made.runs} run{'' if made.runs == 1 else 's'}")
     return EXIT_PARTIAL if made.damaged and not arguments.allow_partial else 0

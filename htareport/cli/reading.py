@@ -6,10 +6,11 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from htareport.errors import UsageError
 from htareport.executors import default_jobs, make_executor, raw_sizes
+from htareport.locations import shown
 
 if TYPE_CHECKING:
     from htareport.config import ReportOptions
@@ -25,21 +26,27 @@ def open_trace(source: str, options: ReportOptions) -> Trace:
     cache = not options.no_cache and (options.cache or True)
     how = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes, cache=cache)
     trace = Trace.open(source, ranks=options.ranks, options=how)
-    log.info("%s: %d ranks", source, len(trace.files))
+    log.info("%s: %d ranks", shown(source), len(trace.files))
     return trace
 
 
 @contextlib.contextmanager
-def executor(trace: Trace, jobs: int | None) -> Iterator[Executor | None]:
-    """Give the processes for a trace: as many as asked for, else as many as make sense; None for this one."""
+def executor(trace: Trace, options: ReportOptions) -> Iterator[Executor | None]:
+    """Give what reads a trace: a cluster, or processes: as many as asked for or as make sense; None for this one."""
+    jobs, cluster = options.jobs, options.executor
+    if cluster is not None:
+        from htareport.clusters import dask_executor
+
+        if cluster and jobs is not None:
+            raise UsageError(f"-j: the cluster at {cluster} reads with the workers that it has")
+        if not cluster and jobs is None:
+            jobs = default_jobs(raw_sizes(trace.files.values()), least=0)
+        with dask_executor(cluster, min(jobs or 1, len(trace.files))) as entered:
+            yield entered
+        return
     if jobs is None:
         jobs = default_jobs(raw_sizes(trace.files.values()))
     made = make_executor(min(jobs, len(trace.files)))
     log.info("reading in %s", f"{jobs} processes" if made else "this process")
     with made or contextlib.nullcontext() as entered:
         yield entered
-
-
-def paths_of(paths: Path | tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the files of one rank, of which there may be one or several."""
-    return (paths,) if isinstance(paths, Path) else tuple(paths)

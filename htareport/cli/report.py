@@ -14,6 +14,7 @@ from htareport import render
 from htareport.cli import console, reading
 from htareport.config import AMOUNTS, CACHING, READING, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError
+from htareport.locations import is_folder, is_remote, located, paths_of, resolved, shown, size_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,8 +30,8 @@ FINDINGS = "findings"  # Name of the section of all rules.
 _MOST_FINDINGS = 3  # On the terminal.
 
 _GIVEN = (
-    "output", "title", "ranks", "steps", "only", "set", "jobs", "allow_partial", "paper", "require_pdf", "plotlyjs",
-    "fail_on", "fail_on_inconclusive", *READING, *CACHING, *AMOUNTS,
+    "output", "title", "ranks", "steps", "only", "set", "jobs", "executor", "allow_partial", "paper", "require_pdf",
+    "plotlyjs", "fail_on", "fail_on_inconclusive", *READING, *CACHING, *AMOUNTS,
 )  # fmt: skip
 _FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
 
@@ -63,7 +64,7 @@ def checked_gates(options: ReportOptions, source: str, *, has_base: bool) -> lis
 
     found = [gates.parse(each) for each in options.fail_on]
     gates.check(found, has_base=has_base)
-    if not is_saved_report(Path(source)):  # That may come from where there are other rules.
+    if not is_saved_report(located(source)):  # That may come from where there are other rules.
         for gate in found:
             if gate.finding:
                 check_finding(gate, rule_classes())
@@ -76,11 +77,12 @@ def side(source: str, options: ReportOptions, given: set[str], *, quiet: bool) -
         raise UsageError("no traces and no report were named: the path is empty")
     from htareport.trace.reports import is_saved_report
 
-    if not is_saved_report(Path(source)):
+    path = located(source)
+    if not is_saved_report(path):
         return _analyzed(source, options, quiet=quiet)
     if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
-        raise UsageError(f"{', '.join(asked)}: needs the traces, and {source} is a saved report")
-    return _saved(Path(source), options.title)
+        raise UsageError(f"{', '.join(asked)}: needs the traces, and {shown(source)} is a saved report")
+    return _saved(path, options.title)
 
 
 def finish(
@@ -132,16 +134,20 @@ def check_output(output: str) -> None:
         if console.is_closed():
             raise OutputError("-o -: there is no standard output")
         return
-    path = Path(output)
+    path = located(output)
     if not path.name.lower().endswith(render.SUFFIXES):
         known = f"{' '.join(render.SUFFIXES)}, and - for Markdown on standard output"
-        raise UsageError(f"-o {output}: the suffix picks the format; there are {known}")
+        raise UsageError(f"-o {shown(output)}: the suffix picks the format; there are {known}")
     try:
+        if is_remote(path):
+            if is_folder(path):
+                raise UsageError(f"-o {shown(output)}: is a folder")
+            return
         _try_output(Path(os.path.realpath(path)) if path.is_symlink() else path)
     except PermissionError as error:
-        raise OutputError(f"-o {output}: no permission to write there") from error
+        raise OutputError(f"-o {shown(output)}: no permission to write there") from error
     except (OSError, ValueError) as error:
-        raise OutputError(f"-o {output}: {getattr(error, 'strerror', None) or error}") from error
+        raise OutputError(f"-o {shown(output)}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _try_output(path: Path) -> None:
@@ -207,7 +213,7 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
         render.prepare(options.plotlyjs)
-    with reading.executor(trace, options.jobs) as executor, console.progress(trace.label, quiet=quiet) as progress:
+    with reading.executor(trace, options) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
             trace,
             analyses=analyses,
@@ -221,9 +227,9 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
 
 
 def _refuse_overwriting(trace: Trace, outputs: Sequence[str]) -> None:
-    inputs = {path.resolve() for paths in trace.files.values() for path in reading.paths_of(paths)}
+    inputs = {resolved(path) for paths in trace.files.values() for path in paths_of(paths)}
     for output in outputs:
-        if output != "-" and Path(output).resolve() in inputs:
+        if output != "-" and resolved(located(output)) in inputs:
             raise UsageError(f"-o {output}: is one of the trace files")
 
 
@@ -233,9 +239,9 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     files = [output for output in options.output if output != "-"]
     for path, error in render.write_all(report, files, plotlyjs=options.plotlyjs, paper=options.paper):
         if error is None:
-            written.append(f"{path}  {console.size(path.stat().st_size)}")
+            written.append(f"{shown(path)}  {console.size(size_of(path))}")
         elif isinstance(error, MissingLibraryError):  # The others are worth having: a failure only if asked to be one.
-            console.warning(f"{path}: not written: {error}")
+            console.warning(f"{shown(path)}: not written: {error}")
             failed = failed or options.require_pdf
         else:
             console.error(str(error))

@@ -13,6 +13,7 @@ from htareport.cli import console, reading
 from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, chosen_rules
 from htareport.config import CACHING, READING, report_options
 from htareport.errors import OutputError, UsageError
+from htareport.locations import located, shown
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from htareport.render.email import Mail
     from htareport.report import Report
 
-_FOR_TRACES = ("ranks", "steps", "jobs", *READING)
+_FOR_TRACES = ("ranks", "steps", "jobs", "executor", *READING)
 _KEPT = "report.eml"
 _MOST_KEPT = 1000
 
@@ -70,9 +71,9 @@ def _report(arguments: Namespace) -> Report:
     options = report_options(given)
     from htareport.trace.reports import is_saved_report
 
-    if is_saved_report(Path(arguments.source)):
+    if is_saved_report(located(arguments.source)):
         if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
-            raise UsageError(f"{', '.join(asked)}: needs the traces, and {arguments.source} is a saved report")
+            raise UsageError(f"{', '.join(asked)}: needs the traces, and {shown(arguments.source)} is a saved report")
         report = Report.load(arguments.source)
         return dataclasses.replace(report, title=options.title) if options.title else report
     from htareport.runner import analyze
@@ -80,7 +81,7 @@ def _report(arguments: Namespace) -> Report:
     analyses, rules = chosen_analyses(options), chosen_rules(options)
     trace = reading.open_trace(arguments.source, options)
     with (
-        reading.executor(trace, options.jobs) as executor,
+        reading.executor(trace, options) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         return analyze(
@@ -92,12 +93,12 @@ def _report(arguments: Namespace) -> Report:
 def _keep(made: Mail, output: str | None) -> str:
     """Write a mail that was not delivered where nothing is in its way, and say where."""
     try:
-        path = Path(output) if output else _free_name()
+        path = located(output) if output else _free_name()
         if not output:
             render.write_bytes(path, made.encoded())
     except OutputError as error:
         return f"nor could the mail be kept: {error}"
-    return f"the mail is kept in {path}"
+    return f"the mail is kept in {shown(path)}"
 
 
 def _free_name() -> Path:

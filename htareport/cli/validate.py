@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport.cli import console, reading
 from htareport.config import CACHING, report_options
 from htareport.errors import NothingToReadError, TraceFileError, printable
+from htareport.executors import Files, over_ranks
+from htareport.locations import paths_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -36,16 +36,16 @@ class Checked:
 
 def run(arguments: Namespace) -> int:
     """Print the tables; return the exit status."""
-    names = ("ranks", "jobs", "salvage", "max_bytes", *CACHING)
+    names = ("ranks", "jobs", "executor", "salvage", "max_bytes", *CACHING)
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     options = report_options(given)
     trace = reading.open_trace(arguments.source, options)
     with (
-        reading.executor(trace, options.jobs) as executor,
+        reading.executor(trace, options) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         checked = list[Checked]()
-        for each in _check_all(trace, executor):
+        for each in over_ranks(check, trace.files, executor, _failed, trace.options):
             checked.append(each)
             if progress:
                 progress(len(checked), len(trace.files), f"rank {each.rank}")
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     return _print(trace, checked)
 
 
-def check(rank: int, paths: Path | tuple[Path, ...], options: ReadOptions | None = None) -> Checked:
+def check(rank: int, paths: Files, options: ReadOptions | None = None) -> Checked:
     """Read one rank. Never raises: it runs in another process."""
     from htareport.trace import RankTrace
 
@@ -77,17 +77,8 @@ def check(rank: int, paths: Path | tuple[Path, ...], options: ReadOptions | None
         return Checked(rank, errors=(f"rank {rank}: internal error: {type(error).__name__}: {error}",))
 
 
-def _check_all(trace: Trace, executor: Executor | None) -> Iterator[Checked]:
-    if executor is None:
-        yield from (check(rank, paths, trace.options) for rank, paths in trace.files.items())
-        return
-    futures = {executor.submit(check, rank, paths, trace.options): rank for rank, paths in trace.files.items()}
-    for future in as_completed(futures):
-        try:
-            yield future.result()
-        except Exception as error:  # noqa: BLE001  A worker that was killed, most often for memory.
-            rank = futures[future]
-            yield Checked(rank, errors=(f"rank {rank}: its process ended: {error} (fewer, -j, need less memory)",))
+def _failed(rank: int, reason: str) -> Checked:
+    return Checked(rank, errors=(f"rank {rank}: {reason}",))
 
 
 def _print(trace: Trace, checked: Sequence[Checked]) -> int:
@@ -108,12 +99,12 @@ def _print(trace: Trace, checked: Sequence[Checked]) -> int:
     return EXIT_PARTIAL if errors else 0
 
 
-def _name(paths: Path | tuple[Path, ...]) -> str:
-    first, *others = reading.paths_of(paths)
+def _name(paths: Files) -> str:
+    first, *others = paths_of(paths)
     return f"{first.name} and {len(others)} more" if others else first.name
 
 
-def _row(each: Checked, paths: Path | tuple[Path, ...]) -> tuple[str, ...]:
+def _row(each: Checked, paths: Files) -> tuple[str, ...]:
     name = _name(paths)
     if each.events is None:
         return (str(each.rank), name, "", "", "", "", "no")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os.path import relpath
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import orjson
 
 from htareport.errors import NothingToReadError, ReportFileError, printable
+from htareport.locations import inside, is_folder, is_remote, named, reading, resolved, shown
 from htareport.render.index import Run, index, started
 from htareport.report import Report
 
@@ -37,15 +39,19 @@ def overview(folder: Path, output: Path, now: datetime | None = None) -> Overvie
 
     NothingToReadError where there is none.
     """
-    if not folder.is_dir():
-        raise NothingToReadError(f"{folder}: is no folder of reports")
+    try:
+        if not is_folder(folder):
+            raise NothingToReadError(f"{folder}: is no folder of reports")
+        files = _json_files(folder)
+    except OSError as error:
+        raise NothingToReadError(f"{folder}: {error.strerror or error}") from error
     runs, damaged, others = list[Run](), list[tuple[str, str]](), list[str]()
-    for path in _json_files(folder):
+    for path in files:
         name = printable(path.relative_to(folder).as_posix())
         try:
             report = _light(path) if _is_report(path) else None
         except (OSError, ReportFileError) as error:
-            reason = str(error).removeprefix(f"{printable(str(path))}: ")
+            reason = str(error).removeprefix(f"{printable(shown(path))}: ")
             damaged.append((name, reason))
         else:
             if report is None:
@@ -55,20 +61,19 @@ def overview(folder: Path, output: Path, now: datetime | None = None) -> Overvie
     if not runs:
         told = "; ".join(f"{name}: {reason}" for name, reason in damaged[:3])
         raise NothingToReadError(f"{folder}: no reports (.json, .json.gz) in or below it{'; ' if told else ''}{told}")
-    title = f"Runs in {printable(folder.resolve().name)}"
+    title = f"Runs in {printable(named(folder))}"
     page = index(runs, title=title, made=now or datetime.now(UTC), damaged=damaged, others=others)
     return Overview(page, len(runs), tuple(damaged))
 
 
-def _json_files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.name.lower().endswith(_SUFFIXES) and path.is_file():
-            yield path
+def _json_files(folder: Path) -> list[Path]:
+    files = (path for path in sorted(inside(folder, below=True)) if path.name.lower().endswith(_SUFFIXES))
+    return [path for path in files if path.is_file()]
 
 
 def _is_report(path: Path) -> bool:
     """Tell by its beginning whether a file is a report or wants to be one; traces beside it may be large."""
-    with path.open("rb") as file:
+    with reading(path) as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(_GZIP):
         try:
@@ -83,7 +88,8 @@ def _is_report(path: Path) -> bool:
 def _light(path: Path) -> Report:
     """Load a report without its tables and charts, which the page does not show. ReportFileError for a damaged one."""
     try:
-        data = path.read_bytes()
+        with reading(path) as file:
+            data = file.read()
         raw = orjson.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
     except (EOFError, OSError, zlib.error, ValueError) as error:
         raise ReportFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
@@ -98,6 +104,15 @@ def _run(report: Report, path: Path, output: Path) -> Run:
     date = started(report)
     stem = path.name[: -len(".json.gz" if path.name.lower().endswith(".json.gz") else ".json")]
     beside = [path.with_name(stem + suffix) for suffix in (".html", ".pdf", ".md")]
-    target = next((each for each in beside if each.is_file() and each.resolve() != output.resolve()), path)
-    link = Path(relpath(target.resolve(), output.resolve().parent)).as_posix()
-    return Run(report, link, date or datetime.fromtimestamp(path.stat().st_mtime, UTC), date is None)
+    target = next((each for each in beside if each.is_file() and resolved(each) != resolved(output)), path)
+    return Run(report, _link(target, output), date or datetime.fromtimestamp(path.stat().st_mtime, UTC), date is None)
+
+
+def _link(target: Path, page: Path) -> str:
+    """Return how a page leads to a file: relative where both are on this machine, or in one store."""
+    if is_remote(target) != is_remote(page):
+        return shown(target) if is_remote(target) else target.resolve().as_uri()
+    if not is_remote(target):
+        return Path(relpath(target.resolve(), page.resolve().parent)).as_posix()
+    there, here = urlsplit(shown(target)), urlsplit(shown(page.parent))
+    return shown(target) if there[:2] != here[:2] else posixpath.relpath(there.path, here.path or "/")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from htareport.errors import NothingToReadError, TraceFileError
 from htareport.executors import make_executor
+from htareport.locations import paths_of
 from htareport.trace import ALL, RankTrace, ReadOptions, Trace, Window
 from htareport.trace.numbered import load_numbered
 
@@ -72,5 +73,5 @@ def _load(rank: int, files: Files, window: Window, options: ReadOptions) -> Rank
     try:
         return load_numbered(rank, files, window, options)
     except TraceFileError as error:
-        names = files.name if isinstance(files, Path) else ", ".join(path.name for path in files)
+        names = ", ".join(path.name for path in paths_of(files))
         return f"{names}: not used: {error} (rank {rank} is missing)"

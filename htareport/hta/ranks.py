@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.hta.loading import Run
+from htareport.locations import is_remote, located
 from htareport.report import Chart, Unit, concat
 from htareport.trace import ALL, RankTrace, ReadOptions, Trace, Window
 
@@ -139,16 +140,16 @@ def open_trace(
     """Find the files of a run, of a folder or given one by one; names that are not absolute are those of the folder."""
 
     def placed(name: str | Path) -> Path:
-        path = Path(name)
-        return path if path.is_absolute() or path.exists() else Path(folder) / path
+        path = located(name)
+        return path if is_remote(path) or path.is_absolute() or path.exists() else located(folder) / path
 
     how = options or ReadOptions()
     if files is None:
-        return Trace.open(Path(folder).expanduser(), options=how)
+        return Trace.open(located(folder).expanduser(), options=how)
     if isinstance(files, Mapping):
         return Trace.open(
             {
-                rank: placed(name) if isinstance(name, (str, Path)) else tuple(map(placed, name))
+                rank: tuple(map(placed, name)) if isinstance(name, (tuple, list)) else placed(name)
                 for rank, name in files.items()
             },
             options=how,

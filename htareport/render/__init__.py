@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport.errors import OutputError, UsageError
+from htareport.locations import located
 from htareport.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ SUFFIXES = (".html", ".pdf", ".md", ".json", ".json.gz", ".eml", ".xml", ".csv.z
 
 def suffix_of(path: str | Path) -> str:
     """Return which of SUFFIXES a file name ends with. UsageError, naming them, if none."""
-    name = Path(path).name.lower()
+    name = located(path).name.lower()
     found = max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len, default="")
     if not found:
         raise UsageError(f"{path}: no known suffix; a report can be written as {', '.join(SUFFIXES)}")
@@ -106,7 +107,7 @@ def write(
     all. UsageError for an unknown suffix, OutputError (naming the file) where it cannot be written,
     MissingLibraryError (a kind of it) where a .pdf lacks a library of the system.
     """
-    path = Path(path)
+    path = located(path)
     data = encoded(report, suffix_of(path), plotlyjs=plotlyjs, paper=paper, full_report=full_report)
     return write_bytes(path, data)
 
@@ -123,7 +124,7 @@ def write_all(
     from htareport.errors import printable
 
     full_report = None
-    for path in sorted(map(Path, paths), key=lambda path: path.suffix.lower() != ".html"):
+    for path in sorted(map(located, paths), key=lambda path: path.suffix.lower() != ".html"):
         try:
             write(report, path, plotlyjs=plotlyjs, paper=paper, full_report=full_report)
             if path.suffix.lower() == ".html":
@@ -138,7 +139,7 @@ def write_all(
 
 def write_bytes(path: str | Path, data: bytes) -> Path:
     """Write a file that appears whole or not at all, and return its path. OutputError where it cannot be written."""
-    path = Path(path)
+    path = located(path)
     try:
         _replace(path, data)
     except OSError as error:

@@ -138,7 +138,7 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
             cells.append(_gates(run.report))
         cells.append(_count(len(run.report.warnings)))
         made.append({"number": number, "date": _date(run), "cells": cells, "title": brief.title(run.report),
-                     "href": quote(run.path, safe="/"), "path": run.path,
+                     "href": run.path if "://" in run.path else quote(run.path, safe="/"), "path": run.path,
                      "devices": _devices(run.report)})  # fmt: skip
     return made[::-1]
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import posixpath
+import re
 import stat
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
 from htareport.errors import TraceFileError, printable
+from htareport.locations import is_remote, reading, size_of
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.unpack import COMPRESSED, READ, DamagedDataError, Readable, Reread, begin_of, unpacked
 
@@ -28,6 +31,7 @@ NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it giv
 MOST_UNPACKED = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
 MOST_TIMES = 200  # Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
 _PIECE = 1 << 14
+_ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)\b", re.IGNORECASE)  # Behind URLs, where to ask of each folder takes its time.
 _TAR_MAGIC = slice(257, 262)
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
@@ -47,7 +51,7 @@ def blocks(path: Path, most: int | None = None) -> Iterator[bytes]:
     """
     on_disk = path if path.exists() else archive_of(path) or path
     before = _state(on_disk)
-    yield from _limited(unpacked(partial(_opened, path, most)), on_disk, most)
+    yield from _limited(unpacked(partial(_opened, path, most, on_disk)), on_disk, most)
     if _state(on_disk) not in {before, None}:
         raise TraceFileError("the file changed while it was read; read it again when it is complete")
 
@@ -64,7 +68,7 @@ def archive_members(
         with open_regular(path) as file:
             kind = _archive_kind(file.read(READ))
         if kind == "zip":
-            with zipfile.ZipFile(path) as archive:
+            with _zip(path) as archive:
                 return [path / _clean(info.filename) for info in archive.infolist() if not info.is_dir()]
         if kind:
             with _tar(path, kind, options.max_bytes) as (tar, content):
@@ -86,10 +90,11 @@ def archive_members(
 
 def open_regular(path: Path) -> IO[bytes]:
     """Open a file. TraceFileError for a pipe, socket or device: it may never answer or never end, and is read twice."""
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # A folder gets the system's own message.
-        raise TraceFileError(NOT_REGULAR)
-    return cast("IO[bytes]", path.open("rb", buffering=0))
+    if not is_remote(path):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # A folder gets the system's own message.
+            raise TraceFileError(NOT_REGULAR)
+    return reading(path)
 
 
 def exists(path: Path) -> bool:
@@ -99,7 +104,8 @@ def exists(path: Path) -> bool:
 
 def archive_of(path: Path) -> Path | None:
     """Return the file within which a path lies that is no file itself; None if there is no such."""
-    return next((each for each in path.parents if each.is_file()), None)
+    parents = (each for each in path.parents if not is_remote(each) or _ARCHIVE.search(each.name))
+    return next((each for each in parents if each.is_file()), None)
 
 
 def _state(on_disk: Path) -> tuple[int, int] | None:
@@ -113,7 +119,7 @@ def _state(on_disk: Path) -> tuple[int, int] | None:
 
 def _limited(content: Iterator[bytes], on_disk: Path, most: int | None) -> Iterator[bytes]:
     """The same blocks; TraceFileError where there are too many for a file that was not made to do harm."""
-    limit = most if most is not None else max(MOST_UNPACKED, MOST_TIMES * on_disk.stat().st_size)
+    limit = most if most is not None else max(MOST_UNPACKED, MOST_TIMES * size_of(on_disk))
     for block in content:
         limit -= len(block)
         if limit < 0:
@@ -142,9 +148,9 @@ def _damaged(error: Exception) -> DamagedDataError:
 
 
 @contextmanager
-def _opened(path: Path, most: int | None) -> Iterator[Readable]:
-    if not path.exists() and (archive := archive_of(path)):
-        with _member(archive, path.relative_to(archive).as_posix(), most) as inner:
+def _opened(path: Path, most: int | None, on_disk: Path) -> Iterator[Readable]:
+    if on_disk != path:
+        with _member(on_disk, path.relative_to(on_disk).as_posix(), most) as inner:
             yield inner
         return
     with open_regular(path) as raw:
@@ -156,18 +162,18 @@ def _opened(path: Path, most: int | None) -> Iterator[Readable]:
     members = archive_members(path, ReadOptions(max_bytes=most)) or []
     if len(members) != 1:
         raise TraceFileError(f"an archive of {len(members)} files, not one")
-    with _opened(members[0], most) as inner:
+    with _opened(members[0], most, path) as inner:
         yield inner
 
 
 @contextmanager
 def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
     """A file inside an archive, decompressed as it is read."""
-    with archive.open("rb") as peek:
+    with open_regular(archive) as peek:
         kind = _archive_kind(peek.read(READ))
     try:
         if kind == "zip":
-            with zipfile.ZipFile(archive) as zipped:
+            with _zip(archive) as zipped:
                 found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
                 with zipped.open(found) as inner:
                     content = Reread(_limited(_pieces(inner), archive, most))
@@ -210,10 +216,23 @@ class _Part:
 
 
 @contextmanager
+def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    if not is_remote(path):
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+        return
+    with reading(path) as file:
+        file.seek(0, os.SEEK_END)  # Where its directory is; from here an error tells what the server cannot do.
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+
+
+@contextmanager
 def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[tarfile.TarFile, Reread]]:
     """An opened tar; the content of a compressed one is read as it comes, and no more of it than is allowed."""
     if kind == "tar":
-        with tarfile.open(path, "r:") as tar:
+        file = reading(path) if is_remote(path) else None
+        with file or nullcontext(), tarfile.open(None if file else path, "r:", file) as tar:
             yield tar, Reread(iter(()))
         return
     content = Reread(_limited(unpacked(partial(open_regular, path)), path, most))

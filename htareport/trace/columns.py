@@ -63,8 +63,8 @@ class Times:
     def flush(self) -> None:
         """Turn what is pending into integers."""
         if self._text:
-            self.values.frombytes(thousandths(self._text).tobytes())
-            self._text.clear()
+            text, self._text = self._text, bytearray()  # Who samples our frames may hold on to a view of the old one.
+            self.values.frombytes(thousandths(text).tobytes())
 
 
 def _getter(column: str) -> Callable[[Iterable[Any]], list[Any]]:

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import glob
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import orjson
 
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
-from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks
-from htareport.trace.metadata import copied_rank, is_copy, plausible_rank, rank_of
+from htareport.locations import Place, inside, is_folder, is_remote, located, matching, shown
+from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks, open_regular
+from htareport.trace.heads import Header, NotATraceError, SavedReportError, read_header
+from htareport.trace.metadata import plausible_rank
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
-from htareport.trace.repair import mend
-from htareport.trace.split import CHUNK, CutShortError, Window, event_spans, find_events, no_events
-from htareport.trace.unpack import COMPRESSED, DamagedDataError
+from htareport.trace.unpack import COMPRESSED
 
 _JSON_LIKE = re.compile(r"\.(?:json|gz|zst|zip|tar|tgz)$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)", re.IGNORECASE)
 _TIME_STAMP_SUFFIX = re.compile(r"\.\d{10,}(?:\.pt)?\.trace\.json(?:\.\w+)?$")
-_PHASE = re.compile(rb'"ph"\s*:')
-_REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(.*?)"schema_version"\s*:', re.DOTALL)
-_TRACE_KEY = re.compile(rb'"(?:traceEvents|schemaVersion)"\s*:')
-_KINETO = re.compile(rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:')
-_DISTRIBUTED = b'"distributedInfo"'
-_VALUE = re.compile(r'"distributedInfo"\s*:\s*')
-_MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
+_AT_ONCE = 16  # Files behind URLs whose heads are read at the same time.
 
 
 @dataclass
@@ -46,55 +36,48 @@ class Found:
     warnings: list[str] = field(default_factory=list)
 
 
-class _Header(NamedTuple):
-    """What a trace says of itself: its rank, and whether it is a copy of another with something added."""
+@dataclass
+class _Looked:
+    """What the heads of the files in one file told, or why they could not be told."""
 
-    rank: int | None = None
-    is_copy: bool = False
-
-
-class _NotATraceError(Exception):
-    """The text is the reason."""
+    headers: list[tuple[Path, Header | Exception]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
-class _SavedReportError(Exception):
-    """The file is a report that this program saved."""
-
-
-def find(source: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
     if not str(source):  # Path("") would be the folder we are in, which nobody meant: a shell variable was not set.
         raise UsageError("no traces were named: the path is empty")
-    path = Path(source)
+    path, named = located(source), shown(source)
     try:
-        if path.is_dir():
-            files, where = _candidates(path.iterdir()), f"folder {path}"
+        if is_folder(path):
+            files, where = _candidates(inside(path)), f"folder {shown(path)}"
             result = assign(files, explicit=False, options=options)
             if not result.ranks and not result.unusable:  # No trace directly inside, so those below are meant.
-                below = (each for each in path.rglob("*") if each.parent != path)
+                below = (each for each in inside(path, below=True) if each.parent != path)
                 files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
                 result = assign(files, explicit=False, options=options)
             return _something(result, where, files)
         if path.exists():
             if not path.is_file():
-                raise NothingToReadError(f"{source}: {NOT_REGULAR}")
-            return _something(assign([path], explicit=True, options=options), f"file {path}", [path])
-        found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207  relative to where we are
+                raise NothingToReadError(f"{named}: {NOT_REGULAR}")
+            return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
+        found = matching(path)
     except OSError as error:
-        raise NothingToReadError(f"{source}: {error.strerror or error}") from error
+        raise NothingToReadError(f"{named}: {error.strerror or error}") from error
     if found:
-        files = [each for each in map(Path, found) if each.is_file()]
-        return _something(assign(files, explicit=True, options=options), f"pattern {source}", files)
+        files = [each for each in found if each.is_file()]
+        return _something(assign(files, explicit=True, options=options), f"pattern {named}", files)
     if archive := archive_of(path):
         if path in (archive_members(archive, options) or ()):
-            return _something(assign([path], explicit=True, options=options), f"file {path}", [path])
-        raise NothingToReadError(f"{source}: there is no such file in {archive.name}")
-    raise NothingToReadError(f"{source}: there is no such file or folder")
+            return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
+        raise NothingToReadError(f"{named}: there is no such file in {archive.name}")
+    raise NothingToReadError(f"{named}: there is no such file or folder")
 
 
-def find_among(files: Iterable[str | Path], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def find_among(files: Iterable[Place], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
-    paths = [Path(each) for each in files]
+    paths = [located(each) for each in files]
     return _something(assign(paths, explicit=True, options=options), f"{len(paths)} files", paths)
 
 
@@ -103,23 +86,14 @@ def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFA
 
     Copies with something added stand for a rank only where there are no other traces.
     """
-    result, headers = Found(), dict[Path, _Header]()
-    for file in (each for path in files for each in _members_or_self(path, options, result.warnings)):
-        named = explicit or _JSON_LIKE.search(file.name) or _TRACE_NAME.search(file.name)
-        try:
-            headers[file] = _header(file, options.max_bytes)
-        except _SavedReportError:
-            result.reports.append(printable(file.name))
-        except _NotATraceError as reason:
-            if _TRACE_NAME.search(file.name):
-                result.unusable.append((printable(file.name), str(reason)))
-            elif named:
-                result.left_out.append((printable(file.name), str(reason)))
-        except TraceFileError as error:
-            if named:
-                result.unusable.append((printable(file.name), str(error)))
-        except OSError as error:
-            result.unusable.append((printable(file.name), error.strerror or str(error)))
+    result, headers = Found(), dict[Path, Header]()
+    for looked in _looked_at(list(files), options):
+        result.warnings += looked.warnings
+        for file, seen in looked.headers:
+            if isinstance(seen, Header):
+                headers[file] = seen
+            else:
+                _refuse(file, seen, result, explicit=explicit)
     by_rank = dict[int, list[Path]]()
     for file, rank in _numbered(_ranks_of(headers, result), result.warnings):
         by_rank.setdefault(rank, []).append(file)
@@ -127,7 +101,21 @@ def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFA
     return result
 
 
-def _ranks_of(headers: dict[Path, _Header], result: Found) -> dict[Path, int | None]:
+def _refuse(file: Path, reason: Exception, result: Found, *, explicit: bool) -> None:
+    """Note why a file is no trace; of one that nobody named and that is not named like one, nothing is said."""
+    name, is_trace = printable(file.name), _TRACE_NAME.search(file.name)
+    named = explicit or _JSON_LIKE.search(file.name) or is_trace
+    if isinstance(reason, SavedReportError):
+        result.reports.append(name)
+    elif isinstance(reason, OSError):
+        result.unusable.append((name, reason.strerror or str(reason)))
+    elif is_trace or (named and isinstance(reason, TraceFileError)):
+        result.unusable.append((name, str(reason)))
+    elif named and isinstance(reason, NotATraceError):
+        result.left_out.append((name, str(reason)))
+
+
+def _ranks_of(headers: dict[Path, Header], result: Found) -> dict[Path, int | None]:
     """Return the rank that each trace gives itself, without copies if there are others."""
     copies = {file for file, header in headers.items() if header.is_copy}
     if len(copies) < len(headers):
@@ -181,98 +169,24 @@ def _few(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def _header(file: Path, most: int | None) -> _Header:
-    """Return what a trace says of itself."""
-    damage = list[DamagedDataError]()
-    window = Window(_until_damage(blocks(file, most), damage))
-    if not window.more():
-        raise damage[0] if damage else TraceFileError("the file is empty")
-    if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        raise _NotATraceError("not JSON")
-    first = bytes(window.data)
-    head = find_events(window)
-    if head is None:
-        if damage:
-            raise damage[0]
-        if is_report(first) and b'"verdict"' in first:  # Others have a schema_version, too.
-            raise _SavedReportError
-        error = no_events(window)
-        is_cut = isinstance(error, CutShortError)
-        if is_cut and _KINETO.search(window.data):
-            raise error
-        raise _NotATraceError(f"JSON, but {error}" if is_cut else "JSON without traceEvents")
-    if not head:
-        window.fill(2 * CHUNK)
-        if not _begins_with_event(bytes(window.data[window.position : window.position + 2 * CHUNK])):
-            raise _NotATraceError("a JSON array, but not of trace events")
-        return _Header()
-    return _header_of(_parsed(head + b"null}"), head, window)
+def _looked_at(paths: list[Path], options: ReadOptions) -> Iterator[_Looked]:
+    """What the head of each file tells; behind URLs of many at once, since each takes its time to answer."""
+    if not any(map(is_remote, paths)):
+        yield from (_look(path, options) for path in paths)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(_look, paths, repeat(options))
 
 
-def _header_of(metadata: dict[str, Any], head: bytes, window: Window) -> _Header:
-    """What the metadata in front of the events say, or those behind them."""
-    if is_copy(metadata):
-        return _Header(copied_rank(metadata), is_copy=True)
-    rank = rank_of(metadata)
-    if rank is None and b'"schemaVersion"' not in head:  # Kineto writes its metadata first; others may put it last.
-        rank = rank_of({"distributedInfo": _distributed_behind(window)})
-    return _Header(rank)
-
-
-def _until_damage(content: Iterator[bytes], damage: list[DamagedDataError]) -> Iterator[bytes]:
-    """What of a file can be unpacked; what is wrong with the rest matters when it is loaded."""
-    try:
-        yield from content
-    except DamagedDataError as error:
-        damage.append(error)
-
-
-def is_report(start: bytes) -> bool:
-    """Whether a file that starts so is a saved report of ours; a trace is none, whatever else it holds."""
-    found = _REPORT.match(start)
-    return found is not None and not _TRACE_KEY.search(found[1])
-
-
-def _begins_with_event(text: bytes) -> bool:
-    """Whether the first object of an array has a phase; of one larger than the text, what there is of it."""
-    spans, close = event_spans(text)
-    begin, end = spans[0] if spans else (0, len(text) if close < 0 else 0)
-    return _PHASE.search(text, begin, end) is not None
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    for each in (text, mend(text)[0]):
+def _look(path: Path, options: ReadOptions) -> _Looked:
+    """Read the head of a file, or those of the files in an archive."""
+    looked = _Looked()
+    for file in _members_or_self(path, options, looked.warnings):
         try:
-            found = orjson.loads(each)
-        except orjson.JSONDecodeError:
-            continue
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
-def _distributed_behind(window: Window) -> Any:
-    """Return the value of the last `distributedInfo` behind what was read, wherever it stands."""
-    data, found = window.data, False
-    try:
-        while True:
-            if (at := data.rfind(_DISTRIBUTED)) > 0:
-                del data[:at]
-            found = at >= 0
-            if not found or len(data) > _MOST_DISTRIBUTED:
-                found = False
-                del data[: -len(_DISTRIBUTED)]
-            if not window.more():
-                break
-    except TraceFileError:  # What is wrong with it will be said when it is loaded.
-        return None
-    text = data.decode("utf-8", "replace")
-    start = _VALUE.match(text)
-    if not found or start is None:
-        return None
-    try:
-        return json.JSONDecoder().raw_decode(text, start.end())[0]
-    except (ValueError, RecursionError):
-        return None
+            looked.headers.append((file, read_header(file, options.max_bytes)))
+        except (SavedReportError, NotATraceError, TraceFileError, OSError) as reason:
+            looked.headers.append((file, reason))
+    return looked
 
 
 def _hidden(path: Path) -> bool:
@@ -292,7 +206,7 @@ def _candidates(paths: Iterable[Path]) -> list[Path]:
 def _looks_like_json(path: Path) -> bool:
     """Whether a file under another suffix begins like a trace, compressed or not."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(64)
         if start.startswith(COMPRESSED):
             start = next(blocks(path), b"")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.errors import NothingToReadError, printable
+from htareport.locations import Place, located, named, paths_of, shown, size_of
 from htareport.trace import blocks, classify, discover
 from htareport.trace.cache import load_rank
 from htareport.trace.capture import Capture, Loaded
@@ -28,8 +29,8 @@ from htareport.trace.window import ALL, Window, listed
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 
-Files: TypeAlias = str | Path | Iterable[str | Path]
-Source: TypeAlias = str | Path | Iterable[str | Path] | Mapping[int, str | Path | tuple[Path, ...]]
+Files: TypeAlias = Place | Iterable[Place]
+Source: TypeAlias = Files | Mapping[int, Files]
 
 
 class Capability(StrEnum):
@@ -77,13 +78,13 @@ class Trace:
         NothingToReadError if there is none, or none of the ranks asked for. `options` say how the files are read.
         """
         options = options or DEFAULT_OPTIONS
-        if isinstance(source, (str, Path)):
-            found, label = discover.find(source, options), _label(Path(source))
-        elif isinstance(source, Mapping):
-            found = discover.Found({rank: _paths(files) for rank, files in sorted(source.items())})
+        if isinstance(source, Mapping):
+            found = discover.Found({rank: paths_of(files) for rank, files in sorted(source.items())})
             label = _common_label(found)
-            if missing := [str(p) for files in found.ranks.values() for p in files if not blocks.exists(p)]:
+            if missing := [shown(p) for files in found.ranks.values() for p in files if not blocks.exists(p)]:
                 raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
+        elif isinstance(source, str) or not isinstance(source, Iterable):
+            found, label = discover.find(source, options), _label(located(source))
         else:
             found = discover.find_among(source, options)
             label = _common_label(found)
@@ -101,7 +102,7 @@ class Trace:
     @property
     def total_bytes(self) -> int:
         """Size of all files on disk."""
-        return sum(p.stat().st_size for files in self.files.values() for p in _paths(files) if p.exists())
+        return sum(size_of(p) for files in self.files.values() for p in paths_of(files) if p.exists())
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class RankTrace:
     @classmethod
     def load(cls, rank: int, path: Files, window: Window = ALL, options: ReadOptions | None = None) -> Self:
         """Read the file or files of a rank. TraceFileError if none can be used; `problems` names those that cannot."""
-        loaded = load_rank(_paths(path), options)
+        loaded = load_rank(paths_of(path), options)
         return cls(rank, redacted(loaded) if options and options.redact else loaded, window)
 
     def narrowed(self, window: Window) -> Self:
@@ -309,22 +310,13 @@ class RankTrace:
         return launching[self.launches["name"].cat.codes.to_numpy()]
 
 
-def _paths(files: Any) -> tuple[Path, ...]:
-    return (Path(files),) if isinstance(files, (str, Path)) else tuple(Path(each) for each in files)
-
-
 def _common_label(found: discover.Found) -> str:
     files = [path for paths in found.ranks.values() for path in paths]
     return _label(files[0] if len(files) == 1 else files[0].parent) if files else "trace files"
 
 
 def _label(path: Path) -> str:
-    """Return what to call a file or folder; one called `.` by its own name, as far as it has one."""
-    try:
-        name = path.resolve().name
-    except (OSError, RuntimeError):  # The folder we are in was deleted; a link that leads to itself.
-        name = path.name
-    return printable(name or str(path))
+    return printable(named(path))
 
 
 def _by_type(value: Any) -> tuple[bool, Any]:

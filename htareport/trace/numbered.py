@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.locations import paths_of
 from htareport.trace.cache import load_rank
 from htareport.trace.decode import Loose, Reader
 from htareport.trace.events import as_array
-from htareport.trace.model import RankTrace
+from htareport.trace.model import Files, RankTrace
 from htareport.trace.options import ReadOptions
 from htareport.trace.schema import POSITION
 from htareport.trace.window import ALL, Window
@@ -48,12 +48,9 @@ class NumberedReader(Reader):
         column.extend([place[id(event)] for event in events])
 
 
-def load_numbered(
-    rank: int, paths: Path | tuple[Path, ...], window: Window = ALL, options: ReadOptions | None = None
-) -> RankTrace:
+def load_numbered(rank: int, paths: Files, window: Window = ALL, options: ReadOptions | None = None) -> RankTrace:
     """Read a rank as RankTrace.load does; its tables have the column `position` (see NumberedReader)."""
-    files = (paths,) if isinstance(paths, Path) else paths
-    return RankTrace(rank, load_rank(files, options, NumberedReader()), window)
+    return RankTrace(rank, load_rank(paths_of(paths), options, NumberedReader()), window)
 
 
 def column_of(trace: RankTrace, rows: pd.DataFrame, name: str) -> NDArray[np.int64]:

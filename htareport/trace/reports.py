@@ -5,7 +5,9 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from htareport.trace.discover import is_report
+from htareport.errors import TraceFileError
+from htareport.trace.blocks import open_regular
+from htareport.trace.heads import is_report
 
 _HEAD_BYTES = 65536
 
@@ -15,9 +17,9 @@ def is_saved_report(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(_HEAD_BYTES)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TraceFileError):
         return False
     if head[:2] == b"\x1f\x8b":
         try:

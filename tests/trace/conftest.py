@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import RankTrace, Window, discover, load, split, unpack
+from htareport.trace import RankTrace, Window, heads, load, split, unpack
 
 NASTY = [
     'say "hi"', '{"device": "cpu"}', 'a}, {"ph": "X"', "back\\slash", "}],", "[[[", "{{{", '\\"', "tab\there", "новый",
@@ -65,7 +65,7 @@ def chunks_of(monkeypatch) -> Callable[[int], None]:
     """A function that sets the sizes in which text is read and cut."""
 
     def set_sizes(size: int) -> None:
-        for module in (split, load, discover):
+        for module in (split, load, heads):
             monkeypatch.setattr(module, "CHUNK", size)
         monkeypatch.setattr(unpack, "BLOCK", size)
         monkeypatch.setattr(unpack, "READ", max(size // 2, 512))

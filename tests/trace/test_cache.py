@@ -323,7 +323,7 @@ def test_files_without_times_are_read_and_not_kept(folder, tmp_path, monkeypatch
     path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
 
     def stated(self, **options):
-        found = os.stat(self, **options)
+        found = Path.stat(self, **options)
         return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size)
 
     monkeypatch.setattr(cache, "_on_disk", lambda given: _Elsewhere(given, stated))

@@ -8,7 +8,7 @@ import math
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import RankTrace
+from htareport.trace import RankTrace, columns
 
 NAN = float("nan")
 
@@ -235,3 +235,14 @@ def test_builder_and_loader_agree(write):
     trace = RankTrace.load(0, path)
     event = trace.device_events.iloc[0]
     assert (event["ts"] - trace.start_ns, event["dur"], event["end"] - trace.start_ns) == (1001, 2002, 3003)
+
+
+def test_a_view_that_somebody_holds(monkeypatch):
+    """A profiler that samples our frames, as that of dask's workers does, keeps what is in them for a while."""
+    held, original = [], columns.thousandths
+    monkeypatch.setattr(columns, "thousandths", lambda text: held.append(memoryview(text)) or original(text))
+    times = columns.Times()
+    for token in (b"1.5", b"2"):
+        times.extend([token])
+        times.flush()
+    assert times.values.tolist() == [1500, 2000]

@@ -24,6 +24,7 @@ from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.hta.configs.parser_config import ParserConfig
 from htareport.hta.loading import Run
 from htareport.hta.ranks import PER_US, open_trace
+from htareport.locations import paths_of
 from htareport.trace import ALL, RankTrace, Window
 
 __all__ = [
@@ -76,7 +77,7 @@ class Trace:
     def trace_files(self) -> dict[int, str]:
         """The file of each rank; of several, the first."""
         files = self.run.trace.files
-        return {rank: str(paths if isinstance(paths, Path) else paths[0]) for rank, paths in files.items()}
+        return {rank: str(paths_of(paths)[0]) for rank, paths in files.items()}
 
     @property
     def trace_path(self) -> str:

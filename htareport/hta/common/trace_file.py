@@ -12,6 +12,7 @@ import orjson
 
 from htareport.augment.files import packed
 from htareport.errors import HtaReportError, OutputError
+from htareport.locations import located, paths_of
 from htareport.trace import Trace
 from htareport.trace.decode import Buffer
 from htareport.trace.rewrite import rewrite
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 def create_rank_to_trace_dict_from_dir(trace_dir: str | Path) -> tuple[bool, dict[int, str]]:
     """Return whether traces were found in a folder, and the file of each rank; of several, the first."""
     try:
-        return True, _files(Trace.open(Path(trace_dir).expanduser()))
+        return True, _files(Trace.open(located(trace_dir).expanduser()))
     except HtaReportError as error:
         log.warning("%s", error)
         return False, {}
@@ -41,17 +42,17 @@ def create_rank_to_trace_dict(file_list: Sequence[str | Path]) -> tuple[bool, di
 
 def get_trace_files(trace_path: str | Path) -> dict[int, str]:
     """Return the file of each rank of a folder. NothingToReadError if there is none."""
-    return _files(Trace.open(Path(trace_path).expanduser()))
+    return _files(Trace.open(located(trace_path).expanduser()))
 
 
 def _files(trace: Trace) -> dict[int, str]:
-    return {rank: str(paths if isinstance(paths, Path) else paths[0]) for rank, paths in trace.files.items()}
+    return {rank: str(paths_of(paths)[0]) for rank, paths in trace.files.items()}
 
 
 def read_trace(file_path: str | Path) -> dict[str, Any]:
     """Return everything in a trace file, plain or compressed, as plain values (times as floats). TraceFileError."""
     sink = _All()
-    return dict(sink.read(Path(file_path)).metadata) | {"traceEvents": sink.events}
+    return dict(sink.read(located(file_path)).metadata) | {"traceEvents": sink.events}
 
 
 class _All(Sink):

@@ -13,6 +13,7 @@ from htareport.hta.common.frames import trace_frame
 from htareport.hta.common.trace_file import read_trace
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 from htareport.hta.configs.parser_config import ParserBackend, ParserConfig
+from htareport.locations import located
 from htareport.trace.numbered import load_numbered
 
 MetaData = dict[str, Any]
@@ -63,7 +64,7 @@ def parse_trace_dataframe(
     trace_file_path: str | Path, cfg: ParserConfig | None = None
 ) -> tuple[MetaData, pd.DataFrame, TraceSymbolTable]:
     """Return metadata, frame (see Trace.get_trace) and symbols of one file, times from its earliest event on."""
-    trace = load_numbered(0, Path(trace_file_path))
+    trace = load_numbered(0, located(trace_file_path))
     frame = trace_frame(trace, trace.start_ns or 0, cfg or ParserConfig.get_default_cfg())
     metadata = dict(trace.captures[0].meta)
     metadata[MetaDataKey.DEVICE_TYPE.value] = infer_gpu_type(metadata, trace.loaded.strings)

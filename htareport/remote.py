@@ -1,0 +1,226 @@
+"""What lies behind URLs, by fsspec: paths, streams that survive a bad moment of the network, and whole objects.
+
+Loaded only where a URL is named. Architecture invariant: whatever a store's library raises leaves here as an OSError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any, TypeVar
+from urllib.parse import urlsplit
+
+from fsspec.core import has_magic
+from upath import UPath
+
+from htareport.errors import HtaReportError, UsageError, without_credentials
+
+FIRST, MOST = 1 << 16, 1 << 22  # Bytes fetched at once: enough for the head of a file, then ever more.
+PAUSES = (0.2, 1.0, 4.0)  # Seconds before each new attempt.
+PATIENCE_S = 10.0  # After so long there is no new one: the libraries of some stores have made their own by then.
+WRITTEN = 8 << 20  # Bytes sent at once.
+
+_WEB = {"http", "https"}
+_OF_OURS = {"s3", "s3a", "gs", "gcs", *_WEB}
+_FAULTS = (HtaReportError, NotImplementedError, ImportError, MemoryError, TypeError, AttributeError, LookupError)
+_GONE = {404, 410}
+
+Result = TypeVar("Result")
+
+
+class _NoEndError(OSError):
+    """A file has no end to begin from: its server gives it from its beginning only."""
+
+
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, _NoEndError)
+
+
+def path_of(url: str) -> Any:
+    """Return the path of a URL. UsageError if nothing that is installed opens it."""
+    shown = without_credentials(url)
+    try:
+        path = _upath(url)
+        path.fs.invalidate_cache()  # What was listed before may have changed.
+    except ImportError as error:
+        known = " (pip install 'htareport[remote]' brings it)" if path.protocol in _OF_OURS else ""
+        raise UsageError(f"{shown}: {error}{known}") from error
+    except ValueError as error:
+        raise UsageError(f"{shown}: {error}") from error
+    except Exception as error:
+        raise UsageError(f"{shown}: {_reason(error)}") from error
+    return path
+
+
+def _upath(url: str) -> Any:
+    """Return the path of a URL; a query on the web is no part of any name, but goes with each request."""
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in _WEB or not parts.query:
+        return UPath(url)
+    return UPath(parts._replace(query="").geturl(), params=parts.query)
+
+
+def is_folder(path: Any) -> bool:
+    """Whether there is such a folder. OSError where that cannot be found out."""
+    return bool(_tried(path.is_dir))
+
+
+def inside(path: Any, *, below: bool) -> list[Any]:
+    """Return what is in a folder, or also what is below it."""
+    return _tried(lambda: list(path.rglob("*") if below else path.iterdir()))
+
+
+def matching(pattern: Any) -> list[Any]:
+    """Return the paths that a pattern with `*`, `?` or `[…]` stands for."""
+    fs = pattern.fs
+    if not has_magic(pattern.path):
+        return []
+    found = sorted(_tried(lambda: fs.glob(pattern.path)))
+    return [UPath(fs.unstrip_protocol(each), **pattern.storage_options) for each in found]
+
+
+@contextlib.contextmanager
+def whole_object(path: Any) -> Iterator[IO[bytes]]:
+    """Give a file to write to; its content is there when the block ends, and nothing of it on an error."""
+    try:
+        with path.fs.transaction, path.open("wb", block_size=WRITTEN) as file:
+            yield file
+    except NotImplementedError as error:
+        raise OSError(None, "files cannot be written there") from error
+    except Exception as error:
+        if isinstance(error, OSError) or _is_of_a_library(error):
+            raise _told(error) from error
+        raise
+
+
+class Stream(io.RawIOBase):
+    """A file to read from: ever larger pieces in one direction, small ones elsewhere, each tried again if it fails.
+
+    Where a server gives files from their beginning only, going back means to read again.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self._path, self._file = path, None
+        self._at, self._held, self._begin, self._size = 0, b"", 0, FIRST
+        self._options = {"cache_type": "none", "block_size": MOST}
+        self._fetch(0)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes, though from some servers at the cost of reading again."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a place; OSError for one from the end where the server does not tell it."""
+        if whence == os.SEEK_CUR:
+            offset += self._at
+        elif whence == os.SEEK_END:
+            offset += _tried(self._length)
+        self._at = max(0, offset)
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read as much as is held already, else of the next piece."""
+        skip = self._at - self._begin
+        if not 0 <= skip < len(self._held):
+            self._fetch(self._at)
+            skip = 0
+        given = self._held[skip : skip + len(buffer)]
+        buffer[: len(given)] = given
+        self._at += len(given)
+        return len(given)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._drop()
+        super().close()
+
+    def _fetch(self, at: int) -> None:
+        """Hold the next piece, which begins at a byte; an empty one at the end."""
+        self._size = min(2 * self._size, MOST) if self._held and at == self._begin + len(self._held) else FIRST
+        self._held, self._begin = _tried(lambda: self._read(at), self._drop), at
+
+    def _read(self, at: int) -> bytes:
+        try:
+            return self._piece(at)
+        except ValueError:  # A server of the web that does not say so before: it gives whole files only.
+            if self._path.protocol not in _WEB or not self._options["block_size"]:
+                raise
+        self._drop()
+        self._options = {"block_size": 0}
+        return self._piece(at)
+
+    def _piece(self, at: int) -> bytes:
+        file = self._opened()
+        if file.tell() != at:
+            try:
+                file.seek(at)
+            except ValueError:  # It can only be read on.
+                if file.tell() > at:
+                    self._drop()
+                    file = self._opened()
+                while (left := at - file.tell()) > 0 and file.read(min(left, MOST)):
+                    pass
+        return bytes(file.read(self._size))
+
+    def _length(self) -> int:
+        try:
+            return int(self._opened().seek(0, os.SEEK_END))
+        except ValueError as error:
+            raise _NoEndError(None, "its server gives files from the beginning only, not from their middle") from error
+
+    def _opened(self) -> Any:
+        if self._file is None:
+            self._file = self._path.open("rb", **self._options)
+        return self._file
+
+    def _drop(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(Exception):
+                file.close()
+
+
+def _tried(action: Callable[[], Result], again: Callable[[], object] = lambda: None) -> Result:
+    """Do something that needs the network, several times if it fails for the moment. OSError if it keeps failing."""
+    begin = time.monotonic()
+    for pause in (*PAUSES, None):
+        try:
+            return action()
+        except _FAULTS:
+            raise
+        except Exception as error:
+            told = _told(error)
+            if pause is None or isinstance(told, _LASTING) or time.monotonic() - begin > PATIENCE_S:
+                raise told from error
+        again()
+        time.sleep(pause)
+    raise AssertionError
+
+
+def _told(error: Exception) -> Exception:
+    """Return what a store's library raised as an OSError with a reason, without what lets others in."""
+    if isinstance(error, HtaReportError):
+        return error
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and cause is not None and type(cause).__module__.startswith("aiohttp"):
+        error = cause if isinstance(cause, Exception) and getattr(cause, "status", None) not in _GONE else error
+    if isinstance(error, FileNotFoundError) and " " not in str(error):  # Only the name of the file.
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    kind = type(error) if isinstance(error, _LASTING) else OSError
+    return kind(None, _reason(error))
+
+
+def _is_of_a_library(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] not in {"builtins", "htareport"}
+
+
+def _reason(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return without_credentials(" ".join(str(text).split()))
