@@ -37,7 +37,7 @@ import orjson
 
 from htareport._version import __version__
 from htareport.errors import TraceFileError
-from htareport.trace import capture, kept, unpack
+from htareport.trace import cache_folder, capture, unpack
 from htareport.trace.blocks import archive_of, open_regular
 from htareport.trace.capture import Loaded
 from htareport.trace.decode import Reader
@@ -60,7 +60,7 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbe
     was read so serves others, too.
     """
     how, paths = options or DEFAULT_OPTIONS, tuple(sorted(paths, key=lambda each: (each.name, str(each))))
-    folder = kept.folder(how.cache) if find_spec("pyarrow") else None
+    folder = cache_folder.folder(how.cache) if find_spec("pyarrow") else None
     key = _key(paths, how) if folder else None
     if folder is None or key is None:
         return capture.load_rank(paths, how, numbered)
@@ -77,7 +77,7 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbe
 
 def _found(folder: Path, name: str, paths: tuple[Path, ...], options: ReadOptions, *, numbered: bool) -> Loaded | None:
     """Read a rank that was kept under a name; None where there is none, or its file is damaged."""
-    if (file := kept.find(folder, name)) is None:
+    if (file := cache_folder.find(folder, name)) is None:
         return None
     try:
         from htareport.trace import stored  # noqa: PLC0415  pyarrow is loaded by those who read or write
@@ -94,7 +94,7 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
     try:
         from htareport.trace import stored  # noqa: PLC0415  as above
 
-        size = kept.put(folder, name, lambda file: stored.write(loaded, paths, file))
+        size = cache_folder.put(folder, name, lambda file: stored.write(loaded, paths, file))
     except Exception as error:  # noqa: BLE001  a full disk, a folder nobody may write to, texts no file can hold
         log.info("nothing is kept in %s: %s: %s", folder, type(error).__name__, error)
         return

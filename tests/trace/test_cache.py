@@ -21,7 +21,7 @@ from builder import TraceBuilder
 from htareport import analyze
 from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.analyses.trace_quality import TraceQuality
-from htareport.trace import RankTrace, ReadOptions, Trace, cache, capture, kept
+from htareport.trace import RankTrace, ReadOptions, Trace, cache, cache_folder, capture
 from htareport.trace.capture import Capture, Loaded
 from htareport.trace.numbered import load_numbered
 
@@ -438,14 +438,14 @@ def test_many_at_once(folder, tmp_path):
 def test_the_folder_is_bounded(tmp_path):
     """Those not used for longest go first; what was never finished goes after a day, and nothing else ever."""
     for number, name in enumerate(["a", "b", "c", "d"]):
-        kept.put(tmp_path, name, lambda file: file.write(bytes(100)))
+        cache_folder.put(tmp_path, name, lambda file: file.write(bytes(100)))
         os.utime(tmp_path / f"{name}.rank", (number, number))
     (tmp_path / "mine.txt").write_bytes(bytes(1000))
     (tmp_path / "old.part").touch()
     os.utime(tmp_path / "old.part", (1, 1))
     (tmp_path / "new.part").touch()
-    assert kept.find(tmp_path, "a")
-    kept.tidy(tmp_path, 250)
+    assert cache_folder.find(tmp_path, "a")
+    cache_folder.tidy(tmp_path, 250)
     assert {each.name for each in tmp_path.iterdir()} == {"a.rank", "d.rank", "mine.txt", "new.part"}
 
 
@@ -455,7 +455,7 @@ def test_writing_tidies(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "_BETWEEN", 1000)
     counts = []
     for number in range(25):
-        kept.put(tmp_path, str(number), lambda file: file.write(bytes(100)))
+        cache_folder.put(tmp_path, str(number), lambda file: file.write(bytes(100)))
         counts.append(len(list(tmp_path.iterdir())))
     assert max(counts) < 15
     assert any(after < before for before, after in pairwise(counts))
@@ -510,9 +510,9 @@ def test_where_it_is(variables, expected, monkeypatch):
     for name in ("HTAREPORT_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setattr(kept.sys, "platform", "linux")
+    monkeypatch.setattr(cache_folder.sys, "platform", "linux")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert kept.folder(chosen=True) == Path(expected)
-    assert kept.folder(chosen=False) is None
-    assert kept.folder(Path("x")) == Path("x")
+    assert cache_folder.folder(chosen=True) == Path(expected)
+    assert cache_folder.folder(chosen=False) is None
+    assert cache_folder.folder(Path("x")) == Path("x")
