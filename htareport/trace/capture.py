@@ -69,7 +69,8 @@ class Loaded:
     device_categories: frozenset[str]
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
-    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
+    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out,
+    is_redacted: bool = False  # as they are then.
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reader: Reader | None = None) -> Loaded:
