@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.trace import RankTrace
+from htareport.trace.kept import kept
 
 OTHER = "other communication"
 _BYTES = {  # Of an element, by the names that PyTorch and NCCL give its type.
@@ -45,6 +46,7 @@ _WORDS = {
 }
 
 
+@kept
 def labels_of(trace: RankTrace) -> pd.DataFrame:
     """What is known of each communication kernel, by row of `device_events`.
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.algorithms.intervals import Intervals
 from htareport.trace import classify
+from htareport.trace.kept import kept
 from htareport.trace.model import RankTrace
 
 Stamps = NDArray[np.int64]
@@ -85,6 +86,7 @@ class _Gaps:
     thread: Stamps
 
 
+@kept
 def attribute(trace: RankTrace) -> Attribution:
     """Split the idle time of each device of a rank."""
     host = _Host(trace)
