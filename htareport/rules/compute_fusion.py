@@ -17,6 +17,7 @@ from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, limits_of
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.compute_events import events_of
 from htareport.rules.compute_time import WORTH, asked, held_up, in_steps, operators, shortened, unknown_limits
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
@@ -112,9 +113,7 @@ def _elementwise(rank: Rank) -> pd.DataFrame:
     trace = rank.trace
     events, rows = trace.device_events, operators(rank)
     order = np.lexsort((np.arange(len(events)), events["lane"].to_numpy(), events["capture"].to_numpy()))
-    matches = [_ELEMENTWISE.search(name) is not None for name in events["name"].cat.categories] if len(events) else []
-    wanted = np.array(matches or [False], np.bool_)[events["name"].cat.codes.to_numpy()]
-    wanted &= in_steps(rank) & (rows != NONE)
+    wanted = events_of(rank).named(_ELEMENTWISE) & in_steps(rank) & (rows != NONE)
     wanted[wanted] &= ~_within_optimizer(rank)[rows[wanted]]
     inputs = np.zeros((len(events), 3), np.int64)
     inputs[wanted] = _inputs(rank, rows[wanted])
