@@ -21,7 +21,7 @@ def launching(peak, *, kernel=5, capacity=CAPACITY):
 
 
 def test_headroom(findings):
-    """85 of 100 GiB hold 20 some 4.25 times; the host dispatches in ten gaps of 85 µs, but for 2 each in which the kernel starts."""
+    """85 of 100 GiB hold 20 some 4.25 times; the host dispatches in ten gaps of 85 µs, but for 2 each of the start."""
     told = findings([LaunchBound(), Headroom()], launching(20))["M2"]
     assert told.title == "Only 20.0\u202f% of the memory is used: a batch 4.2 times as large fits"
     assert "tensors take 20.0\u202fGiB of 100\u202fGiB at the peak" in told.evidence
