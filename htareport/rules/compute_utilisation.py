@@ -34,8 +34,9 @@ class LowUtilisation(Rule):
     """A step uses little of the device's arithmetic.
 
     ## When it speaks
-    The operations whose number is known would take less than `below` of the step at the device's peak (MFU), and
-    operators with known operations make up at least `known` of the compute kernels' time.
+    The device computes for at least `busy` of the step, but the operations whose number is known would take less than
+    `below` of it at the device's peak (MFU); and operators with known operations make up at least `known` of the
+    compute kernels' time. Where it computes for less, what it waits for is what other findings speak of.
 
     ## What it could save
     Nothing is claimed: other findings say what can be done. This one says where the time goes, from the peak to what is
@@ -55,11 +56,14 @@ class LowUtilisation(Rule):
 
     below: float = 0.3
     known: float = 0.7
+    busy: float = 0.5
 
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
     def look(self, rank: Rank) -> Evidence | None:
+        if compute_time(rank) < self.busy * rank.whole:
+            return None
         found, events = work(rank), rank.trace.device_events
         calls = found.calls[calls_in_steps(rank)]
         peak, memory = calls["by_compute"].to_numpy(), calls["by_memory"].to_numpy()

@@ -11,15 +11,15 @@ from htareport.rules.compute_utilisation import LowUtilisation
 THIN = [[16, 4096], [4096, 4096]]  # 5.4e8 operations, 1.7 µs; its 33.8 MB take 21.7 µs.
 
 
-def test_most_is_idle(findings):
-    """A product of 100 µs takes 10 at the peak; 30 µs are other work, and 870 of 1000 nothing."""
-    told = findings([LowUtilisation()], Work().mm(100).busy(30))["C22"]
+def test_slow_products(findings):
+    """A product of 500 µs takes 10 at the peak; 150 µs are other work, and 350 of 1000 nothing."""
+    told = findings([LowUtilisation()], Work().mm(500).busy(150))["C22"]
     assert told.title == (
-        "1.00\u202f% of the device's arithmetic is used (MFU); the largest part of the step is idle time"
+        "1.00\u202f% of the device's arithmetic is used (MFU); the largest part of the step is kernels below the roof"
     )
     assert told.evidence == (
-        "On rank 0, of the step: idle time 87.0\u202f%, kernels below the roof 9.00\u202f%, kernels of other work "
-        "3.00\u202f%, the arithmetic itself 1.00\u202f%. Operations are known of 76.9\u202f% of the compute kernels' "
+        "On rank 0, of the step: kernels below the roof 49.0\u202f%, idle time 35.0\u202f%, kernels of other work "
+        "15.0\u202f%, the arithmetic itself 1.00\u202f%. Operations are known of 76.9\u202f% of the compute kernels' "
         "time."
     )
     assert (told.saving_ns, told.severity) == (None, "low")
@@ -37,19 +37,20 @@ def test_memory_is_the_limit(findings):
 
 def test_kernels_beside_each_other_count_once(findings):
     """Other work beside the product on a second stream: half of the time that kernels run is each one's."""
-    trace = Work().mm(300)
-    told = findings([LowUtilisation(known=0.4)], trace.kernel("other", 200, 300, stream=9, launch=(100, 1)))["C22"]
-    assert "kernels of other work 15.0\u202f%, kernels below the roof 14.0\u202f%" in told.evidence
+    trace = Work().mm(600)
+    told = findings([LowUtilisation(known=0.4)], trace.kernel("other", 200, 600, stream=9, launch=(100, 1)))["C22"]
+    assert "kernels of other work 30.0\u202f%, kernels below the roof 29.0\u202f%" in told.evidence
 
 
 @pytest.mark.parametrize(
     ("trace", "state"),
     [
         (Work(230).mm(11).mm(11).mm(11).mm(11).mm(11).mm(11).mm(11), "fine"),
-        (Work().mm(100).busy(50), "fine"),
-        (Work(name="a device").mm(100), "not checked: the limits of a device are not known"),
+        (Work().mm(500).busy(250), "fine"),
+        (Work().mm(490), "fine"),
+        (Work(name="a device").mm(500), "not checked: the limits of a device are not known"),
     ],
-    ids=["30 %", "too little is known", "peak unknown"],
+    ids=["30 %", "too little is known", "idle", "peak unknown"],
 )
 def test_no_low_utilisation(tell, trace, state):
     assert states(tell([LowUtilisation(), Moves()], trace))["C22"] == state
