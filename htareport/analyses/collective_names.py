@@ -52,7 +52,7 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
 
     Columns: collective, process_group (its description, else its name), bytes (nan unknown), then as the arguments have
     them group, members (its ranks as text), dtype (in small letters), all empty without arguments, group_size,
-    elements, seq (-1 unknown).
+    elements (the larger of sent and received), sent, received, seq (-1 unknown).
     """
     events = trace.device_events
     comm = events[events["kind"] == "comm"]
@@ -85,6 +85,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
             "dtype": dtype,
             "group_size": number["group_size"],
             "elements": elements,
+            "sent": number["in_nelems"],
+            "received": number["out_nelems"],
             "seq": number["seq"],
         },
         comm.index,
