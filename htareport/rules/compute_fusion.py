@@ -116,7 +116,7 @@ def _elementwise(rank: Rank) -> pd.DataFrame:
     wanted = events_of(rank).named(_ELEMENTWISE) & in_steps(rank) & (rows != NONE)
     wanted[wanted] &= ~_within_optimizer(rank)[rows[wanted]]
     inputs = np.zeros((len(events), 3), np.int64)
-    inputs[wanted] = _inputs(rank, rows[wanted])
+    inputs[wanted] = inputs_of(rank, rows[wanted])
     wanted &= inputs[:, 0] > 0
     lane, capture = events["lane"].to_numpy()[order], events["capture"].to_numpy()[order]
     mine, row, count = wanted[order], rows[order], inputs[order, 0]
@@ -158,7 +158,7 @@ def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     return found
 
 
-def _inputs(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def inputs_of(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """What operators (rows of the host table) read."""
     columns = [launched.codes_of(rank.trace, rows, name) for name in ("shapes", "types")]
     first, number = launched.distinct(*columns)
