@@ -170,8 +170,8 @@ def _tails(rank: Rank) -> pd.DataFrame:
     rows, events = gradients(rank), rank.trace.device_events
     if not len(rows):
         return rows
-    back = events[(events["kind"] == "compute").to_numpy() & in_backward(rank, events)]
     keys = ["device", "capture", "step"]
+    back = events.loc[(events["kind"] == "compute").to_numpy() & in_backward(rank, events), [*keys, "end"]]
     over = back.groupby(keys, observed=True)["end"].max().rename("over").reset_index()
     last = rows.sort_values("ts").groupby(keys, observed=True).tail(1).merge(over, on=keys)
     last = last[last["ts"] >= last["over"]]

@@ -72,21 +72,25 @@ class ElementwiseChains(Rule):
         events = _elementwise(rank)
         if not len(events):
             return None
-        groups = events.groupby("chain")
-        chains = groups.agg(dur=("dur", "sum"), size=("dur", "size"), least=("least", "sum"), first=("event", "first"))
-        fine = (chains["size"] >= _LEAST) & (chains["dur"] >= 1000 * self.shortest * chains["size"])
-        chains = chains[fine & (chains["least"] > 0)]
-        time = int(chains["dur"].sum())
+        number, size = np.unique(events["chain"].to_numpy(), return_inverse=True, return_counts=True)[1:]
+        times = launched.summed(number, events["dur"].to_numpy(), len(size))
+        least = np.bincount(number, events["least"].to_numpy())
+        chains = (size >= _LEAST) & (times >= 1000 * self.shortest * size) & (least > 0)
+        time = int(times[chains].sum())
         if not time or time < self.least * rank.whole:
             return None
-        share = (1 - chains["least"] / chains["dur"]).clip(lower=0)
-        events = events[events["chain"].isin(chains.index)]
+        share = np.maximum(1 - least / np.maximum(times, 1), 0)[number]
+        events, share = events[chains[number]], share[chains[number]]
         saving = np.zeros(len(rank.trace.device_events))
-        saving[events["event"].to_numpy()] = events["dur"].to_numpy() * events["chain"].map(share).to_numpy()
+        saving[events["event"].to_numpy()] = events["dur"].to_numpy() * share
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
-        numbers = {"time": time / rank.num_steps, "count": len(chains) / rank.num_steps, "asked": asked(rank, saving)}
+        numbers = {
+            "time": time / rank.num_steps,
+            "count": int(chains.sum()) / rank.num_steps,
+            "asked": asked(rank, saving),
+        }
         return Evidence(claim, {**numbers, **_told(rank, events)}, rank.spans(claim))
 
     def tell(self, found: Found) -> Finding | None:
