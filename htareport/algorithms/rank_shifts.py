@@ -12,6 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.distinct import unique_sorted
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 NONE = -1
@@ -42,7 +44,7 @@ class Calls:
         """Make it of sorted entries; `times` are arrival and end, `stream` the entry before on it and the slack."""
         arrival, end = times
         before, until = (np.full(len(rank), NONE, np.int64) for _ in range(2))
-        for each in np.unique(rank).tolist():
+        for each in unique_sorted(rank).tolist():
             mine = np.flatnonzero(rank == each)
             waited = mine[stall[mine] > 0]
             ends, earlier = np.maximum.accumulate(end[waited]), np.searchsorted(waited, mine)

@@ -13,6 +13,7 @@ from htareport.analyses.base import Frames
 from htareport.analyses.collective_names import labels_of
 from htareport.report import Unit
 from htareport.trace import RankTrace
+from htareport.trace.kept import kept
 from htareport.trace.metadata import world_size_of
 from htareport.trace.steps import OUTSIDE
 from htareport.units import text
@@ -32,6 +33,7 @@ APART = "whose ends lie apart, so that they hardly belong together"
 NOT_SENT = "beyond those that were compared, evenly chosen"
 
 
+@kept
 def call_frames(trace: RankTrace) -> Frames:
     """A rank's collectives, evenly chosen where they are very many.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.trace import RankTrace
+from htareport.trace.kept import kept
 from htareport.trace.metadata import described
 
 OTHER = "other communication"
@@ -46,12 +47,13 @@ _WORDS = {
 }
 
 
+@kept
 def labels_of(trace: RankTrace) -> pd.DataFrame:
     """What is known of each communication kernel, by row of `device_events`.
 
     Columns: collective, process_group (its description, else its name), bytes (nan unknown), then as the arguments have
     them group, members (its ranks as text), dtype (in small letters), all empty without arguments, group_size,
-    elements, seq (-1 unknown).
+    elements (the larger of sent and received), sent, received, seq (-1 unknown).
     """
     events = trace.device_events
     comm = events[events["kind"] == "comm"]
@@ -85,6 +87,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
             "dtype": dtype,
             "group_size": number["group_size"],
             "elements": elements,
+            "sent": number["in_nelems"],
+            "received": number["out_nelems"],
             "seq": number["seq"],
         },
         comm.index,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.trace import ALL, RankTrace
 from htareport.trace.host import launching_rows, nearest
+from htareport.trace.kept import kept
 
 ARROW = " → "
 NONE = -1
@@ -27,6 +28,7 @@ SEQUENCE_HELP = (
 SHAPES_HELP = f"Shapes of its tensor inputs, the first {_MOST_SHAPES}; empty unless recorded with record_shapes=True."
 
 
+@kept
 def operator_rows(trace: RankTrace) -> NDArray[np.int64]:
     """Row of the host table of the innermost operator around the launch of each device event, -1 for none."""
     return around(trace, nearest(trace.host, "operator"))

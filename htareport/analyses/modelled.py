@@ -18,6 +18,7 @@ from htareport.analyses.precision import precision_of
 from htareport.devices import Device, Precision, device_of
 from htareport.trace import RankTrace
 from htareport.trace.host import innermost
+from htareport.trace.kept import kept
 
 NONE = launched.NONE
 _SIDE = re.compile(r"void at::native|Mem(?:cpy|set)\b")  # Casts, copies and sums around a product or convolution.
@@ -60,6 +61,7 @@ class Modelled:
         return found
 
 
+@kept
 def modelled(trace: RankTrace) -> Modelled:
     """Find the calls, each with all the device work that it launches."""
     events = trace.device_events

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from htareport.analyses.collective_names import OTHER
+from htareport.analyses.launched import distinct, summed
 from htareport.findings import Finding
 from htareport.report import Unit
 from htareport.rules.base import Evidence, Family, Found, Rule
@@ -131,15 +133,37 @@ class ExposedCommunication(Rule):
 
 def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
     """What is awaited most, per step: by collective and process group."""
-    rows = rows.assign(single=rows["dtype"].isin(SINGLE), back=in_backward(rank, rows), layers=is_of_layers(rows))
-    groups = rows.groupby(["what", "collective"], sort=True)
-    sums, sizes = groups[["awaited", "dur"]].sum(), groups["bytes"]
-    flags = groups[["single", "back", "layers"]].all()
-    table = sums.join(flags).assign(bytes=sizes.sum(min_count=1), size=sizes.median())
-    table = table.sort_values("awaited", ascending=False, kind="stable").reset_index()
-    table = table[table["awaited"] > _LEAST_SHOWN * table["awaited"].sum()].head(_MOST_GROUPS)
-    table = table.assign(time=table["awaited"] / every, rate=1e9 * table["bytes"] / table["dur"].clip(lower=1))
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    columns = {name: rows[name].to_numpy() for name in ("what", "collective", "awaited", "dur", "bytes", "dtype")}
+    first, number = distinct(columns["what"], columns["collective"])
+    names = [(str(columns["what"][row]), str(columns["collective"][row])) for row in first.tolist()]
+    awaits = summed(number, columns["awaited"], len(names)).tolist()
+    flags = (in_backward(rank, rows), is_of_layers(rows))
+    order = sorted(range(len(names)), key=lambda each: (-awaits[each], names[each]))
+    found = [each for each in order if awaits[each] > _LEAST_SHOWN * sum(awaits)][:_MOST_GROUPS]
+    return [
+        _group(names[each], awaits[each] / every, {n: c[number == each] for n, c in columns.items()},
+               [flag[number == each] for flag in flags])
+        for each in found
+    ]  # fmt: skip
+
+
+def _group(
+    name: tuple[str, str], time: float, columns: Mapping[str, NDArray[Any]], flags: Sequence[NDArray[np.bool_]]
+) -> dict[str, Any]:
+    """What is told of one kind of collective that compute waits for so long, in ns per step."""
+    known = columns["bytes"][~np.isnan(columns["bytes"])]
+    size = float(known.sum()) if len(known) else float("nan")
+    back, layers = (bool(flag.all()) for flag in flags)
+    return {
+        "what": name[0],
+        "collective": name[1],
+        "single": bool(np.isin(columns["dtype"], SINGLE).all()),
+        "back": back,
+        "layers": layers,
+        "size": float(np.median(known)) if len(known) else float("nan"),
+        "time": time,
+        "rate": 1e9 * size / max(int(columns["dur"].sum()), 1),
+    }
 
 
 def _group_words(group: dict[str, Any], found: Found) -> str:

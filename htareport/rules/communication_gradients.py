@@ -98,9 +98,12 @@ class LittleOverlap(Rule):
 
 def gradients(rank: Rank) -> pd.DataFrame:
     """Collectives that reduce gradients: launched in the backward pass, on a group that is not one of a layer's own."""
-    rows = kernels(rank)
-    reducing = rows["collective"].str.startswith(_REDUCING).to_numpy(dtype=bool)
-    return rows[reducing & ~is_of_layers(rows) & in_backward(rank, rows)]
+    if "gradients" not in rank.shared:
+        rows = kernels(rank)
+        reducing = rows["collective"].str.startswith(_REDUCING).to_numpy(dtype=bool)
+        rank.shared["gradients"] = rows[reducing & ~is_of_layers(rows) & in_backward(rank, rows)]
+    found: pd.DataFrame = rank.shared["gradients"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,10 @@ def _tails(rank: Rank) -> pd.DataFrame:
     """The last gradient collective of each step, where it starts behind the backward pass and behind no other."""
     found: pd.DataFrame
     rows, events = gradients(rank), rank.trace.device_events
-    back = events[(events["kind"] == "compute").to_numpy() & in_backward(rank, events)]
+    if not len(rows):
+        return rows
     keys = ["device", "capture", "step"]
+    back = events.loc[(events["kind"] == "compute").to_numpy() & in_backward(rank, events), [*keys, "end"]]
     over = back.groupby(keys, observed=True)["end"].max().rename("over").reset_index()
     last = rows.sort_values("ts").groupby(keys, observed=True).tail(1).merge(over, on=keys)
     last = last[last["ts"] >= last["over"]]
@@ -244,6 +249,10 @@ def _half_precision(rank: Rank) -> float:
     """Share of compute time in kernels that have half precision in their name."""
     events = rank.trace.device_events
     events = events[(events["kind"] == "compute").to_numpy()]
-    times = events.groupby("name", observed=True)["dur"].sum()
-    half = times[[_HALF.search(str(name)[:_MOST_SEARCHED]) is not None for name in times.index]]
-    return float(half.sum() / max(times.sum(), 1))
+    if not len(events):
+        return 0.0
+    used, number = np.unique(events["name"].cat.codes.to_numpy(), return_inverse=True)
+    names = (rank.trace.loaded.strings[code] for code in used.tolist())
+    half = np.array([_HALF.search(name[:_MOST_SEARCHED]) is not None for name in names], np.bool_)
+    time = events["dur"].to_numpy()
+    return float(time[half[number]].sum() / max(time.sum(), 1))

@@ -19,8 +19,10 @@ from htareport.trace.steps import OUTSIDE
 from htareport.units import text
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
-_KIND = ["collective", "process_group", "group_size", "bytes"]
-_FEWEST = 3  # Transfers of a group that say something.
+KIND = ["collective", "process_group", "group_size", "bytes"]
+FEWEST = 3  # Transfers of a group that say something.
+TAKEN = "taken by slow groups"  # Where other rules find what N7 has taken, by rank.
+SLOW = "slow groups"  # And the groups.
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class SlowGroup(Rule):
             for rank in row["ranks"]:
                 left = found.ranks[rank].numbers["awaited"] - skew.straggling[rank] - skew.waiting[rank] - taken[rank]
                 taken[rank] += min(max(left, 0.0), row["excess"] / skew.per[rank])
+        found.shared[TAKEN] = taken
         return taken
 
     def tell(self, found: Found) -> Finding | None:
@@ -85,28 +88,28 @@ class SlowGroup(Rule):
         )
 
     def _slow(self, found: Found) -> pd.DataFrame:
-        if "slow groups" not in found.shared:
-            found.shared["slow groups"] = self._compared(_transfers(matched(found), has_steps=found.has_steps))
-        slow: pd.DataFrame = found.shared["slow groups"]
+        if SLOW not in found.shared:
+            found.shared[SLOW] = self._compared(transfers(matched(found), has_steps=found.has_steps))
+        slow: pd.DataFrame = found.shared[SLOW]
         return slow
 
     def _compared(self, each: pd.DataFrame) -> pd.DataFrame:
         """Slow groups, the slowest first: with their share of the best one's bandwidth and excess time in all."""
         each = each[(each["bytes"] >= self.large * 2**20) & (each["transfer"] > 0)]
-        table = each.groupby([*_KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
+        table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
         table = table.rename(columns={"median": "transfer"})
-        table["best"] = table.groupby(_KIND)["transfer"].transform("min")
+        table["best"] = table.groupby(KIND)["transfer"].transform("min")
         table["share"] = table["best"] / table["transfer"]
         table["excess"] = (table["sum"] - table["size"] * table["best"]).clip(lower=0)
-        slow = table[(table["share"] < self.peer) & (table["size"] >= _FEWEST)]
+        slow = table[(table["share"] < self.peer) & (table["size"] >= FEWEST)]
         return slow.sort_values("share", kind="stable")
 
 
-def _transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
+def transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
     """Matched collectives of which all ranks are recorded, within steps: kind, ranks, bytes and transfer (ns)."""
     kinds = found.kinds.set_index("kind")
     parts = [_rows_of(one, found, kinds) for one in found.together]
-    columns = [*_KIND, "ranks", "transfer", "step"]
+    columns = [*KIND, "ranks", "transfer", "step"]
     every = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in columns})
     kept: pd.DataFrame = every[every["step"] != OUTSIDE] if has_steps else every
     return kept

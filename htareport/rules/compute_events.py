@@ -28,6 +28,7 @@ class Events:
     def __init__(self, rank: Rank) -> None:
         self.rank, self.found, events = rank, work(rank), rank.trace.device_events
         self.codes = events["name"].cat.codes.to_numpy()
+        self._names = [(code, rank.trace.loaded.strings[code]) for code in unique_sorted(self.codes).tolist()]
         self.durations, self.devices = events["dur"].to_numpy(), events["device"].to_numpy()
         self.owner = self.found.owner
         self.wanted = in_steps(rank) & (events["kind"] == "compute").to_numpy()
@@ -40,9 +41,8 @@ class Events:
 
     def named(self, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
         """Which have a name that matches."""
-        used, strings = unique_sorted(self.codes).tolist(), self.rank.trace.loaded.strings
-        matches = np.zeros(len(strings), np.bool_)
-        matches[[code for code in used if pattern.search(strings[code])]] = True
+        matches = np.zeros(len(self.rank.trace.loaded.strings), np.bool_)
+        matches[[code for code, name in self._names if pattern.search(name)]] = True
         found: NDArray[np.bool_] = matches[self.codes]
         return found
 

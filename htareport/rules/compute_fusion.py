@@ -18,6 +18,7 @@ from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, limits_of
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.compute_events import events_of
 from htareport.rules.compute_time import WORTH, asked, held_up, in_steps, operators, shortened, unknown_limits
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
@@ -72,21 +73,25 @@ class ElementwiseChains(Rule):
         events = _elementwise(rank)
         if not len(events):
             return None
-        groups = events.groupby("chain")
-        chains = groups.agg(dur=("dur", "sum"), size=("dur", "size"), least=("least", "sum"), first=("event", "first"))
-        fine = (chains["size"] >= _LEAST) & (chains["dur"] >= 1000 * self.shortest * chains["size"])
-        chains = chains[fine & (chains["least"] > 0)]
-        time = int(chains["dur"].sum())
+        number, size = np.unique(events["chain"].to_numpy(), return_inverse=True, return_counts=True)[1:]
+        times = launched.summed(number, events["dur"].to_numpy(), len(size))
+        least = np.bincount(number, events["least"].to_numpy())
+        chains = (size >= _LEAST) & (times >= 1000 * self.shortest * size) & (least > 0)
+        time = int(times[chains].sum())
         if not time or time < self.least * rank.whole:
             return None
-        share = (1 - chains["least"] / chains["dur"]).clip(lower=0)
-        events = events[events["chain"].isin(chains.index)]
+        share = np.maximum(1 - least / np.maximum(times, 1), 0)[number]
+        events, share = events[chains[number]], share[chains[number]]
         saving = np.zeros(len(rank.trace.device_events))
-        saving[events["event"].to_numpy()] = events["dur"].to_numpy() * events["chain"].map(share).to_numpy()
+        saving[events["event"].to_numpy()] = events["dur"].to_numpy() * share
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
-        numbers = {"time": time / rank.num_steps, "count": len(chains) / rank.num_steps, "asked": asked(rank, saving)}
+        numbers = {
+            "time": time / rank.num_steps,
+            "count": int(chains.sum()) / rank.num_steps,
+            "asked": asked(rank, saving),
+        }
         return Evidence(claim, {**numbers, **_told(rank, events)}, rank.spans(claim))
 
     def tell(self, found: Found) -> Finding | None:
@@ -113,12 +118,10 @@ def _elementwise(rank: Rank) -> pd.DataFrame:
     trace = rank.trace
     events, rows = trace.device_events, operators(rank)
     order = np.lexsort((np.arange(len(events)), events["lane"].to_numpy(), events["capture"].to_numpy()))
-    matches = [_ELEMENTWISE.search(name) is not None for name in events["name"].cat.categories] if len(events) else []
-    wanted = np.array(matches or [False], np.bool_)[events["name"].cat.codes.to_numpy()]
-    wanted &= in_steps(rank) & (rows != NONE)
+    wanted = events_of(rank).named(_ELEMENTWISE) & in_steps(rank) & (rows != NONE)
     wanted[wanted] &= ~_within_optimizer(rank)[rows[wanted]]
     inputs = np.zeros((len(events), 3), np.int64)
-    inputs[wanted] = _inputs(rank, rows[wanted])
+    inputs[wanted] = inputs_of(rank, rows[wanted])
     wanted &= inputs[:, 0] > 0
     lane, capture = events["lane"].to_numpy()[order], events["capture"].to_numpy()[order]
     mine, row, count = wanted[order], rows[order], inputs[order, 0]
@@ -160,7 +163,7 @@ def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     return found
 
 
-def _inputs(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def inputs_of(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """What operators (rows of the host table) read."""
     columns = [launched.codes_of(rank.trace, rows, name) for name in ("shapes", "types")]
     first, number = launched.distinct(*columns)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.work import SIZES, Kind
@@ -16,6 +16,7 @@ from htareport.rules.compute_chains import chains
 from htareport.rules.compute_time import calls_in_steps, work
 from htareport.rules.rank import Rank
 
+_ALIKE = ["signature", "kernel", "precision", "device"]
 VECTOR = 16  # Bytes that are loaded at once.
 _ALIGN = re.compile(r"_align(\d+)\b")
 _INNER, _OUTER = re.compile(r"cutlass_\w+"), re.compile(r"(?:void )?([^(<]{1,80})")
@@ -24,13 +25,12 @@ _INNER, _OUTER = re.compile(r"cutlass_\w+"), re.compile(r"(?:void )?([^(<]{1,80}
 class Group:
     """Calls of one operator with the same shapes that run the same kernel, within the steps."""
 
-    def __init__(self, rank: Rank, mine: pd.DataFrame) -> None:
-        self.calls = mine.index.to_numpy()
-        self.time, self.mean = int(mine["time"].sum()), float(mine["time"].mean())
-        self.by_compute, self.by_memory = float(mine["by_compute"].sum()), float(mine["by_memory"].sum())
-        self.roof = float(mine["roof"].sum()) / self.time if self.time else np.nan
-        first = (mine[name].tolist()[0] for name in ("signature", "kernel", "precision", "device"))
-        signature, kernel, precision, self.device = first
+    def __init__(self, rank: Rank, calls: NDArray[np.int64], columns: Mapping[str, NDArray[Any]]) -> None:
+        self.calls = calls
+        self.time, self.mean = int(columns["time"].sum()), float(columns["time"].mean())
+        self.by_compute, self.by_memory = float(columns["by_compute"].sum()), float(columns["by_memory"].sum())
+        self.roof = float(columns["roof"].sum()) / self.time if self.time else np.nan
+        signature, kernel, precision, self.device = (columns[name][:1].tolist()[0] for name in _ALIKE)
         self.signature = work(rank).signatures[signature]
         self.kernel = rank.trace.loaded.strings[kernel]
         self.precision = str(list(Precision)[precision])
@@ -59,9 +59,20 @@ def short(kernel: str) -> str:
 def groups(rank: Rank, wanted: NDArray[np.bool_]) -> list[Group]:
     """Groups of calls whose roof is known, among those wanted."""
     found = work(rank)
-    known = found.calls.assign(roof=found.roof)
-    known = known[wanted & calls_in_steps(rank) & known["roof"].notna().to_numpy() & (known["time"] > 0).to_numpy()]
-    return [Group(rank, mine) for _, mine in known.groupby(["signature", "kernel", "precision", "device"], sort=True)]
+    roof, time = found.roof, found.calls["time"].to_numpy()
+    chosen = np.flatnonzero(wanted & calls_in_steps(rank) & ~np.isnan(roof) & (time > 0))
+    if not len(chosen):
+        return []
+    number = found.calls[_ALIKE].iloc[chosen].groupby(_ALIKE, sort=True).ngroup().to_numpy()
+    order = np.argsort(number, kind="stable")
+    names = [*_ALIKE, "time", "by_compute", "by_memory"]
+    columns = {name: found.calls[name].to_numpy()[chosen[order]] for name in names} | {"roof": roof[chosen[order]]}
+    limits = np.flatnonzero(np.diff(number[order])) + 1
+    parts = zip(np.append(0, limits).tolist(), np.append(limits, len(chosen)).tolist(), strict=True)
+    return [
+        Group(rank, chosen[order[start:stop]], {name: column[start:stop] for name, column in columns.items()})
+        for start, stop in parts
+    ]
 
 
 def of_kind(rank: Rank, *kinds: Kind) -> NDArray[np.bool_]:

@@ -60,6 +60,8 @@ class SlowRank(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         events = alike(rank)
         events = events[events["alone"]]
+        if events["key"].nunique() < self.kernels:
+            return None
         groups = events.groupby("key")
         table = groups["dur"].agg(["median", "size", "sum"])
         table = table[table["median"] >= _SHORT_NS].nlargest(_MOST, "sum")

@@ -9,12 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
-from htareport.algorithms.intervals import Intervals
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_alike import alike, most
 from htareport.rules.compute_time import asked, held_up, shortened
-from htareport.rules.rank import Lane, Rank, total
+from htareport.rules.rank import Rank, total
 from htareport.trace import Capability
 
 _WORTH = 0.001  # Of the step: kernels of which less could come are not looked at.
@@ -54,9 +53,10 @@ class UnstableKernels(Rule):
     least: float = 0.01
 
     def look(self, rank: Rank) -> Evidence | None:
-        events, number = alike(rank), len(rank.trace.steps)
-        if number < self.steps or not len(events):
+        number = len(rank.trace.steps)
+        if number < self.steps:
             return None
+        events = alike(rank)
         events = events[events["alone"].to_numpy() & _varied(events, _WORTH * rank.whole)]
         events = events[self._regular(events, number)]
         if not len(events):
@@ -142,6 +142,8 @@ class SlowedByCommunication(Rule):
         over, hidden = _covered(rank, events)
         overlapped, free = hidden >= events["dur"].to_numpy() / 2, over == 0
         free &= events["alone"].to_numpy()
+        if overlapped.sum() < self.calls or free.sum() < self.calls:
+            return None
         times = pd.DataFrame({"key": events["key"].to_numpy(), "dur": events["dur"].to_numpy()})
         beside, without = (times[chosen].groupby("key")["dur"].agg(["median", "size"]) for chosen in (overlapped, free))
         both = beside.add_suffix("_beside").join(without, how="inner")
@@ -193,16 +195,10 @@ def _covered(rank: Rank, events: pd.DataFrame) -> tuple[NDArray[np.int64], NDArr
     for lane in rank.lanes:
         mine = place[rank.events[lane].index.to_numpy()]
         mine = mine[mine >= 0]
-        comm = _union(rank, lane, "comm")
+        comm = rank.union_of_kinds(lane, "comm")
         if len(comm) and len(mine):
             over[mine] = intervals.covered(comm, starts[mine], ends[mine])
-            compute = _union(rank, lane, "compute")
+            compute = rank.union_of_kinds(lane, "compute")
             inside = intervals.covered(compute, comm[:, 1] - 1, comm[:, 1] + 1) == 2  # noqa: PLR2004  both sides of the end
             hidden[mine] = intervals.covered(comm[inside], starts[mine], ends[mine])
     return over, hidden
-
-
-def _union(rank: Rank, lane: Lane, kind: str) -> Intervals:
-    events = rank.events[lane]
-    chosen = events[events["kind"] == kind]
-    return intervals.union(chosen["ts"].to_numpy(), chosen["end"].to_numpy())

@@ -52,7 +52,15 @@ def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray
     """Rows of the host table whose names match, of one level or of any, in order of the table."""
     host = rank.trace.host
     found = coded(rank, pattern)[host["name"].array.codes]
-    return np.flatnonzero(found & (host["level"] == level).to_numpy() if level else found)
+    return np.flatnonzero(found & _of_level(rank, level) if level else found)
+
+
+def _of_level(rank: Rank, level: str) -> NDArray[np.bool_]:
+    """Which rows of the host table are of a level."""
+    if f"of level {level}" not in rank.shared:
+        rank.shared[f"of level {level}"] = (rank.trace.host["level"] == level).to_numpy()
+    found: NDArray[np.bool_] = rank.shared[f"of level {level}"]
+    return found
 
 
 def name_of(rank: Rank, row: int) -> str:

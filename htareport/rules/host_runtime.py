@@ -29,8 +29,8 @@ _SLOW_NS = 1_000_000  # A launch call that takes so long does more than launch.
 def first_launches(rank: Rank) -> Sets:
     """Idle time in launch calls of 1 ms and more that are the first of their kernel in the recording."""
     events, calls = rank.trace.device_events, rank.trace.launches
-    first = events[(events["launch"] >= 0) & ~events["name"].duplicated()]
-    rows = first["launch"].to_numpy()
+    launch = events["launch"].to_numpy()
+    rows = launch[(launch >= 0) & ~events["name"].duplicated().to_numpy()]
     chosen = rows[calls["dur"].to_numpy()[rows] >= _SLOW_NS]
     start, end, capture = (calls[name].to_numpy()[chosen] for name in ("ts", "end", "capture"))
     runs = {lane: intervals.union(start[capture == lane[1]], end[capture == lane[1]]) for lane in rank.lanes}

@@ -48,6 +48,7 @@ def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
             evidence = rule.look(rank)
             made.checked.append(rule.code)
             if evidence is not None:
+                rank.found.add(rule.code)
                 made.found[rule.code] = replace(evidence, claim=rank.clipped(dict(evidence.claim)))
         except Exception:  # noqa: BLE001  a rule that fails costs only its finding
             made.errors[rule.code] = traceback.format_exc(limit=-3)

@@ -26,11 +26,12 @@ _RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(bloc
 _EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py"
 
 
-def _bytes(size: float) -> str:
+def sized(size: float) -> str:
+    """A size as text."""
     return text(size, Unit.BYTES)
 
 
-def _devices(rank: Rank) -> list[Series]:
+def device_memory(rank: Rank) -> list[Series]:
     """The memory of each device, not of the host, within the window."""
     if "device memory" not in rank.shared:
         rank.shared["device memory"] = [each for each in series_of(rank.trace) if not each.is_cpu]
@@ -38,16 +39,16 @@ def _devices(rank: Rank) -> list[Series]:
     return found
 
 
-def _fill(each: Series) -> float:
+def fill(each: Series) -> float:
     """Most that is taken of the device's memory, as a share of it; nan where either is unknown."""
     level = each.allocated if each.reserved is None else each.reserved
     return float(level[each.within].max()) / each.capacity
 
 
-def _worst(rank: Rank) -> Series | None:
+def fullest(rank: Rank) -> Series | None:
     """The device whose memory is fullest; None where no size is known."""
-    known = [each for each in _devices(rank) if np.isfinite(each.capacity)]
-    return max(known, key=_fill, default=None)
+    known = [each for each in device_memory(rank) if np.isfinite(each.capacity)]
+    return max(known, key=fill, default=None)
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ class NearCapacity(Rule):
     share: float = 0.9
 
     def look(self, rank: Rank) -> Evidence | None:
-        each = _worst(rank)
-        if each is None or not _fill(each) > self.share:
+        each = fullest(rank)
+        if each is None or not fill(each) > self.share:
             return None
         trains = len(rows_named(rank, _BACKWARD)) > 0
-        return Evidence(numbers={"device": each.device, "share": _fill(each), "capacity": each.capacity,
+        return Evidence(numbers={"device": each.device, "share": fill(each), "capacity": each.capacity,
                                  "peak": int(each.allocated[each.within].max()), "trains": trains})  # fmt: skip
 
     def tell(self, found: Found) -> Finding:
@@ -88,8 +89,8 @@ class NearCapacity(Rule):
         n = evidence.numbers
         return self.finding(
             found,
-            f"Memory is nearly full: {found.percent(n['share'])} of {_bytes(n['capacity'])} are taken",
-            evidence=f"On rank {rank}, {n['device']}, tensors take {_bytes(n['peak'])} at the peak.",
+            f"Memory is nearly full: {found.percent(n['share'])} of {sized(n['capacity'])} are taken",
+            evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} at the peak.",
             advice="Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak, "
             "by operator* has what takes most."
             if n["trains"]
@@ -128,8 +129,8 @@ class Fragmentation(Rule):
     full: float = 0.7
 
     def look(self, rank: Rank) -> Evidence | None:
-        each = _worst(rank)
-        if each is None or each.reserved is None or not _fill(each) > self.full:
+        each = fullest(rank)
+        if each is None or each.reserved is None or not fill(each) > self.full:
             return None
         inside = np.flatnonzero(each.within)
         reserved, allocated = each.reserved[inside].astype(np.float64), each.allocated[inside]
@@ -141,7 +142,7 @@ class Fragmentation(Rule):
         if not unused[at] > self.unused or share < self.sustained:
             return None
         return Evidence(numbers={"device": each.device, "unused": float(unused[at]), "share": share,
-                                 "reserved": int(reserved[at]), "fill": _fill(each)})  # fmt: skip
+                                 "reserved": int(reserved[at]), "fill": fill(each)})  # fmt: skip
 
     def tell(self, found: Found) -> Finding:
         rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["unused"], -item[0]))
@@ -149,7 +150,7 @@ class Fragmentation(Rule):
         return self.finding(
             found,
             f"{found.percent(n['unused'])} of the memory taken from the device holds no tensor at their peak",
-            evidence=f"On rank {rank}, {n['device']}, {_bytes(n['reserved'])} are taken then, at most "
+            evidence=f"On rank {rank}, {n['device']}, {sized(n['reserved'])} are taken then, at most "
             f"{found.percent(n['fill'])} of its memory; for {found.percent(n['share'])} of the time that much is "
             "unused.",
             advice="Let segments grow, and keep to few distinct shapes: pad inputs to buckets.",
@@ -187,7 +188,7 @@ class Growth(Rule):
 
     def look(self, rank: Rank) -> Evidence | None:
         ends = rank.trace.steps["end"].to_numpy()
-        for each in _devices(rank) if len(ends) >= self.steps else ():
+        for each in device_memory(rank) if len(ends) >= self.steps else ():
             if not each.has_totals and each.capture[0] != each.capture[-1]:
                 continue  # Each capture begins anew.
             levels = each.allocated[np.maximum(np.searchsorted(each.ts, ends, side="right") - 1, 0)]
@@ -208,7 +209,7 @@ class Growth(Rule):
         owner = f" What was allocated and not freed is mostly `{n['owner']}`'s." if n["owner"] else ""
         return self.finding(
             found,
-            f"{_bytes(n['more'])} more are held after every step",
+            f"{sized(n['more'])} more are held after every step",
             evidence=f"On rank {rank}, {n['device']}, memory grew in each of {n['steps']} steps.{full}{owner}",
             advice="Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
             "retained graph.",
@@ -259,8 +260,8 @@ class PeakOwner(Rule):
     share: float = 0.3
 
     def look(self, rank: Rank) -> Evidence | None:
-        each = _worst(rank)
-        if each is None or not _fill(each) > self.full or not (each.address >= 0).any():
+        each = fullest(rank)
+        if each is None or not fill(each) > self.full or not (each.address >= 0).any():
             return None
         allocated = np.where(each.within, each.allocated, -1)
         at = int(allocated.argmax())
@@ -280,7 +281,7 @@ class PeakOwner(Rule):
         return self.finding(
             found,
             f"`{n['owner']}` holds {found.percent(n['bytes'] / n['peak'])} of the memory at the peak",
-            evidence=f"On rank {rank}, {n['device']}: {_bytes(n['bytes'])} of {_bytes(n['peak'])}.",
+            evidence=f"On rank {rank}, {n['device']}: {sized(n['bytes'])} of {sized(n['peak'])}.",
             advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, a loss in chunks; "
             "if activations, recompute them in the backward pass.",
             verify="*Peak allocated* goes down.",

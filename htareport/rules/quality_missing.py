@@ -129,9 +129,10 @@ def _launches(rank: Rank) -> _Launches:
     calls, linked = rank.trace.launches, rank.trace.device_events["launch"].to_numpy()
     used = np.zeros(len(calls), np.bool_)
     used[linked[linked != UNLINKED]] = True
-    names = calls["name"].cat.categories.astype(str)
-    kernel = launching_calls(names) & names.str.contains("Launch")
-    launches = kernel[calls["name"].cat.codes.to_numpy()] & (calls["correlation"].to_numpy() > 0)
+    named, codes = np.unique(calls["name"].cat.codes.to_numpy(), return_inverse=True)
+    names = [rank.trace.loaded.strings[code] for code in named.tolist()]
+    kernel = launching_calls(names) & np.array(["Launch" in name for name in names], np.bool_)
+    launches = kernel[codes] & (calls["correlation"].to_numpy() > 0)
     captured = launches & ~used & _in_captures(rank)
     launches[np.flatnonzero(used).max(initial=-1) + 1 :] = False
     graph = launches & calls["graph"].to_numpy()

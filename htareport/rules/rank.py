@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -25,6 +26,9 @@ class Rank:
     def __init__(self, trace: RankTrace) -> None:
         self.trace = trace
         self.shared = dict[str, Any]()  # What rules work out once for each other, by name.
+        self.found = set[str]()  # Codes of the rules before that have found something on it.
+        self._busy = dict[tuple[str, ...], Sets]()  # By kinds: nobody may change them.
+        self._idle_by = dict[tuple[Cause, ...], Sets]()
 
     @cached_property
     def lanes(self) -> list[Lane]:
@@ -34,6 +38,8 @@ class Rank:
     @cached_property
     def events(self) -> dict[Lane, pd.DataFrame]:
         """Device events by lane, in order of start."""
+        if len(self.trace.captures) == 1:
+            return {(device, 0): events for device, events in self.trace.devices.items()}
         return {
             (device, capture): events[events["capture"] == capture]
             for device, events in self.trace.devices.items()
@@ -75,12 +81,19 @@ class Rank:
 
     def busy(self, *kinds: str) -> Sets:
         """When the device runs something of these kinds (of any by default), within the windows."""
-        found = Sets()
-        for lane in self.lanes:
-            events = self.events[lane]
-            mine = events[events["kind"].isin(kinds)] if kinds else events
-            found[lane] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
-        return self.clipped(found)
+        if kinds not in self._busy:
+            self._busy[kinds] = self.clipped({lane: self.union_of_kinds(lane, *kinds) for lane in self.lanes})
+        return self._busy[kinds]
+
+    def union_of_kinds(self, lane: Lane, *kinds: str) -> Intervals:
+        """When a lane runs something of these kinds (of any by default), not clipped."""
+        events = self.events[lane]
+        start, end = events["ts"].to_numpy(), events["end"].to_numpy()
+        if kinds:
+            places = [place for place, kind in enumerate(events["kind"].cat.categories) if kind in kinds]
+            chosen = np.isin(events["kind"].cat.codes.to_numpy(), places)
+            start, end = start[chosen], end[chosen]
+        return intervals.union(start, end)
 
     @cached_property
     def idle(self) -> Sets:
@@ -104,19 +117,29 @@ class Rank:
 
     def idle_by(self, *causes: Cause) -> Sets:
         """Idle time of these causes, within the windows."""
-        parts: dict[Lane, list[Intervals]] = {}
-        for (device, capture, cause), taken in self.attribution.sets.items():
-            if cause in causes:
-                parts.setdefault((device, capture), []).append(taken)
-        joined = {lane: union_of(mine) for lane, mine in parts.items()}
-        return self.clipped(joined)
+        if causes not in self._idle_by:
+            parts: dict[Lane, list[Intervals]] = {}
+            for (device, capture, cause), taken in self.attribution.sets.items():
+                if cause in causes:
+                    parts.setdefault((device, capture), []).append(taken)
+            self._idle_by[causes] = self.clipped({lane: union_of(mine) for lane, mine in parts.items()})
+        return self._idle_by[causes]
 
     def names(self, *causes: Cause, most: int = 3) -> list[tuple[str, int]]:
         """The names of host rows that fill most idle time of these causes, with that time in ns."""
-        table = self.attribution.names
-        mine = table[table["cause"].isin([str(cause) for cause in causes])]
-        sums = mine.groupby("name")["time"].sum().sort_values(ascending=False, kind="stable").head(most)
-        return [(str(name), int(time)) for name, time in sums.items() if time > 0]
+        sums = Counter[str]()
+        for cause in causes:
+            sums.update(self._named.get(cause, {}))
+        longest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:most]
+        return [(name, time) for name, time in longest if time > 0]
+
+    @cached_property
+    def _named(self) -> dict[str, dict[str, int]]:
+        """Idle time that names of host rows fill, by cause."""
+        table, found = self.attribution.names, dict[str, dict[str, int]]()
+        for cause, name, time in zip(*(table[column].tolist() for column in ("cause", "name", "time")), strict=True):
+            found.setdefault(cause, {})[name] = int(time)
+        return found
 
     def spans(self, sets: Sets, most: int = 5, name: str = "") -> tuple[Span, ...]:
         """The longest intervals of sets, as places to look at; times as in the trace."""
@@ -129,8 +152,8 @@ class Rank:
 
     def _step_at(self, stamp: int) -> int | None:
         steps = self.trace.steps
-        inside = steps[(steps["start"] <= stamp) & (stamp < steps["end"])]
-        return int(inside["number"].iloc[0]) if len(inside) else None
+        inside = np.flatnonzero((steps["start"].to_numpy() <= stamp) & (stamp < steps["end"].to_numpy()))
+        return int(steps["number"].to_numpy()[inside[0]]) if len(inside) else None
 
 
 def total(sets: Sets) -> int:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.rules.base import Claim, Evidence
 from htareport.rules.communication_sets import awaited, kernels
@@ -139,7 +140,7 @@ class _Recorded:
     def _on_stream(self, mine: Ints) -> tuple[NDArray[np.int16], Ints]:
         """The call before each on its stream (a place in `mine`), and how long the stream was idle since."""
         before, slack = np.full(len(mine), -1, np.int64), np.zeros(len(mine), np.int64)
-        for lane in np.unique(self.lane).tolist():
+        for lane in unique_sorted(self.lane).tolist():
             every = np.flatnonzero(self.lane == lane)
             busy = np.append(0, np.cumsum((self.end - self.start)[every]))
             told = np.flatnonzero(np.isin(mine, every))

@@ -71,7 +71,8 @@ class Loaded:
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
     is_passing: bool = False  # Whether a problem may be gone the next time: the system could not read a file.
-    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out.
+    redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out,
+    is_redacted: bool = False  # as they are then.
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reader: Reader | None = None) -> Loaded:

@@ -21,6 +21,7 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.trace import classify
+from htareport.trace.kept import kept
 from htareport.trace.model import RankTrace
 
 Stamps = NDArray[np.int64]
@@ -86,6 +87,7 @@ class _Gaps:
     thread: Stamps
 
 
+@kept
 def attribute(trace: RankTrace) -> Attribution:
     """Split the idle time of each device of a rank."""
     host = _Host(trace)

@@ -254,6 +254,11 @@ class RankTrace:
         """The same with Python functions."""
         return host_table(self.loaded, self._names, self.launches, python=True)
 
+    @cached_property
+    def made(self) -> dict[Any, Any]:
+        """What functions of this trace returned, for `kept`."""
+        return {}
+
     def device_name(self, device: Any) -> str:
         """Return what the trace calls a device, empty if it does not."""
         return next((c.devices[device] for c in self.captures if device in c.devices), "")

@@ -36,7 +36,8 @@ _SHORTEST = 3  # Letters of a name that is looked for everywhere.
 _NO_HOSTS = {"127.0.0.1", "0.0.0.0", "localhost"}  # noqa: S104  as they stand in texts
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _FEW = 2  # So many names in capitals beside a telling one make an environment.
-_STAND_IN = re.compile(r"host·[0-9a-f]{16}")
+HOST_SIGN = "host·"  # What stands for a host begins so, until hosts are numbered.
+_STAND_IN = re.compile(rf"{HOST_SIGN}[0-9a-f]{{16}}")
 
 
 def redacted(loaded: Loaded) -> Loaded:
@@ -59,6 +60,7 @@ def redacted(loaded: Loaded) -> Loaded:
         counts={names[name]: count for name, count in loaded.counts.items()},
         device_categories=frozenset(names.get(name, name) for name in loaded.device_categories),
         redactions=dict(sorted(redactor.counts.items())),
+        is_redacted=True,
     )
 
 
@@ -215,7 +217,7 @@ class Redactor:
 def _stand_in(host: str) -> str:
     """What stands for a host, with its domain or without; an address is what it is."""
     name = host.lower() if re.fullmatch(r"[\d.]+", host) else host.lower().partition(".")[0]
-    return f"host·{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:16]}"
+    return f"{HOST_SIGN}{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def _is_environment(key: str, value: Mapping[str, Any]) -> bool:

@@ -181,7 +181,8 @@ def test_every_field_is_kept():
     assert {each.name for each in fields(Capture)} == {*stored.CAPTURE_FIELDS, *others}
     of_rank = {"tables", "collectives", "memory", "strings", "threads", "lanes", "captures", "counts", "warnings"}
     of_rank |= {"device_categories", "problems"}
-    assert {each.name for each in fields(Loaded)} == of_rank | {"is_passing", "redactions"}  # Those have no content.
+    without_content = {"is_passing", "is_redacted", "redactions"}
+    assert {each.name for each in fields(Loaded)} == of_rank | without_content
 
 
 # --- never wrong
@@ -451,8 +452,8 @@ def test_the_folder_is_bounded(tmp_path):
 
 def test_writing_tidies(tmp_path, monkeypatch):
     """At first and then now and again."""
-    monkeypatch.setattr(kept, "MOST_BYTES", 250)
-    monkeypatch.setattr(kept, "_BETWEEN", 1000)
+    monkeypatch.setattr(cache_folder, "MOST_BYTES", 250)
+    monkeypatch.setattr(cache_folder, "_BETWEEN", 1000)
     counts = []
     for number in range(25):
         cache_folder.put(tmp_path, str(number), lambda file: file.write(bytes(100)))
