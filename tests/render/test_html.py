@@ -205,6 +205,7 @@ def test_long_names_are_cut_and_marked():
     assert "k" * 8193 not in text
 
 
+@pd.option_context("mode.string_storage", "python")  # Half a surrogate pair is no text to pyarrow.
 def test_blank_and_hidden_characters_show():
     names = ["", "  ", "a\u202eb", "k\x1b\n1", "x\ud800"]
     spec = TableSpec("t", "T", (key("name", "Kernel", Unit.NAME), Column("host", "Host")))

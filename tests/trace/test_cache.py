@@ -318,23 +318,17 @@ def test_a_problem_that_may_pass_is_not_kept(folder, tmp_path):
     assert not folder.exists()
 
 
-@needs_pyarrow
-def test_files_without_times_are_read_and_not_kept(folder, tmp_path, monkeypatch):
-    """As of a path that leads elsewhere than to a disk."""
+def test_files_without_times_have_no_key(folder, tmp_path):
+    """As those of a path that leads elsewhere than to a disk."""
+
+    class Elsewhere(type(tmp_path)):
+        def stat(self, **options):
+            found = super().stat(**options)
+            return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size)
+
     path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
-
-    def stated(self, **options):
-        found = Path.stat(self, **options)
-        return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size)
-
-    monkeypatch.setattr(cache, "_on_disk", lambda given: _Elsewhere(given, stated))
-    assert _names(path) == ["k"]
-    assert not folder.exists()
-
-
-class _Elsewhere:
-    def __init__(self, path, stated):
-        self.stat, self.open = lambda: stated(path), path.open
+    assert cache._key((path,), ReadOptions())
+    assert cache._key((Elsewhere(path),), ReadOptions()) is None
 
 
 # --- its files
