@@ -37,6 +37,7 @@ from htareport.trace.unpack import DamagedDataError
 
 _LOOK_BACK = 256  # Bytes before the end of the array in which its last comma is looked for.
 _NULL = b"null"  # Stands for the events between the metadata before and behind them.
+_NOTHING = "no event is complete before that"
 _BEHIND = "text behind the end of the metadata"
 _TELLING = re.compile(rb'"(baseTimeNanoseconds|rank)"\s*:\s*"?(-?\d{1,19})\b')
 
@@ -71,7 +72,7 @@ class _Loading:
         try:
             self._head = find_events(self._window)
             if self._head is None:
-                raise no_events(self._window)
+                raise TraceFileError(f"{self._cut_short}; {_NOTHING}") if self._cut_short else no_events(self._window)
             learn_separator(self._window)
             self._read_events()
             self._events_end = self._window.place()
@@ -232,7 +233,7 @@ class _Loading:
         end = self._events_end or window.place(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
         reason = "; ".join(filter(None, (self._cut_short or ended, self._damage_told())))
         if not events:
-            raise TraceFileError(f"{reason}; no event is complete before that")
+            raise TraceFileError(f"{reason}; {_NOTHING}")
         self._content.salvaged = Salvaged(reason, events, end, window.place(len(window.data)))
 
     def _hint(self) -> str:
