@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
+
 from htareport.trace.repair import Slips
 from htareport.trace.split import event_spans
 
 REPEATED = "repeated keys with another value"
+_KEY_ENDS = b'":'
 
 
 def in_events(array: bytes) -> Slips:
     """Return how many keys are repeated in a JSON array of events, and the offset of the first event with one."""
-    count = len(_repeated(array))
-    if not count:
+    if not _may_repeat(array) or not (count := len(_repeated(array))):
         return {}
     spans, _ = event_spans(array[1:])
     return {REPEATED: (count, next((at + 1 for at, end in spans if _repeated(array[at + 1 : end + 1])), 0))}
@@ -28,6 +30,15 @@ def in_object(text: bytes) -> Slips:
     """Return how many keys are repeated in one JSON object, and the offset at which the first stands for the last."""
     keys = _repeated(text)
     return {REPEATED: (len(keys), max(0, text.rfind(json.dumps(keys[0]).encode())))} if keys else {}
+
+
+def _may_repeat(array: bytes) -> bool:
+    """Whether there are more keys in a text than in what a fast parser keeps of it."""
+    try:
+        kept = orjson.dumps(orjson.loads(array))
+    except (orjson.JSONDecodeError, TypeError):
+        return True
+    return array.count(_KEY_ENDS) != kept.count(_KEY_ENDS)
 
 
 def _repeated(text: bytes) -> list[str]:
