@@ -14,6 +14,17 @@ from htareport.trace import RankTrace, Trace
 HOUR = 3600 * 10**6
 
 
+def test_some_files_without_a_base_time(tmp_path):
+    """Their ranks are on no common clock, which is said; ranks need not begin at 0."""
+    TraceBuilder(3, 8).kernel("gemm", 0, 10).write(tmp_path / "3.json")
+    TraceBuilder(5, 8, baseTimeNanoseconds=None).kernel("gemm", 0, 10).write(tmp_path / "5.json")
+    report = analyze(tmp_path)
+    said = "some files give a base time and others do not: times cannot be compared between their ranks"
+    assert said in report.warnings
+    assert report["temporal_breakdown"].table()["rank"].tolist() == [3, 5]
+    assert all(section.status is not Status.FAILED for section in report.sections)
+
+
 @pytest.mark.parametrize("base", [0, 1_700_000_000_000_000_000])
 def test_events_far_from_all_others(base, load):
     """Two days before or after: they are recorded, so they count, but they are named."""
