@@ -109,10 +109,13 @@ class TraceQuality(Analysis):
 
     ## How it is computed
     A slip of the writer (a lone backslash, a bare quote, nan or inf, a value that is not there, bytes that are not
-    UTF-8) is mended and counted with the place of the first. Events that end before they start, last longer than a
-    week, or stand at time 0 in a file of later times are set aside. A file that ends early or is damaged is used only
-    when asked to be salvaged, and then every complete event of it. Tokens, keys, passwords, environments, home folders,
-    names of users and hosts are redacted, unless they are to be kept; hosts are numbered over all ranks.
+    UTF-8) is mended and counted with the place of the first. Of a key that stands twice in an object the last value
+    counts; where the values differ it is counted as a slip, as far as it is looked for: where a kind of event is met
+    for the first time, in all that follows once there is one, and in the metadata. Events that end before they start,
+    last longer than a week, or stand at time 0 in a file of later times are set aside. A file that ends early or is
+    damaged is used only when asked to be salvaged, and then every complete event of it. Tokens, keys, passwords,
+    environments, home folders, names of users and hosts are redacted, unless they are to be kept; hosts are numbered
+    over all ranks.
 
     ## What to do
     - Salvaged: record again, or read its rank's numbers as those of a part of the time.

@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from tarfile import HeaderError
 from typing import IO, Any, cast
 
 from htareport.errors import TraceFileError, printable
 from htareport.locations import is_remote, reading, size_of
+from htareport.trace import cut_zip
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.unpack import COMPRESSED, READ, DamagedDataError, Readable, Reread, begin_of, unpacked
 
@@ -61,21 +63,15 @@ def archive_members(
 ) -> list[Path] | None:
     """Return the files inside a zip or tar (also compressed), as paths below it; None if it is no archive.
 
-    TraceFileError for a damaged one; of a tar that is to be salvaged those before the damage, with a warning.
+    TraceFileError for a damaged one; of one that is to be salvaged those that are found, with a warning.
     """
     found = list[Path]()
     try:
         with open_regular(path) as file:
             kind = _archive_kind(file.read(READ))
-        if kind == "zip":
-            with _zip(path) as archive:
-                return [path / _clean(info.filename) for info in archive.infolist() if not info.is_dir()]
-        if kind:
-            with _tar(path, kind, options.max_bytes) as (tar, content):
-                found += (path / _clean(member.name) for member in tar if member.isfile())
-                if content.damage:
-                    raise content.damage
-                return found
+        if not kind:
+            return None
+        found.extend(path / _clean(name) for name in _names(path, kind, options.max_bytes, warn))
     except (*_DAMAGED, DamagedDataError) as error:
         damage = error if isinstance(error, DamagedDataError) else _damaged(error)
         if not found:
@@ -83,9 +79,29 @@ def archive_members(
         if not options.salvage:
             raise TraceFileError(f"{damage}; --salvage (salvage=True) keeps what is complete") from error
         if warn:
-            warn(f"{printable(path.name)} is salvaged: {damage}; files behind that are missing")
-        return found
-    return None
+            number = f"{len(found)} file{'s' if len(found) > 1 else ''} found in it"
+            warn(f"{printable(path.name)} is salvaged: {damage}; {number}, others may be missing")
+    return found
+
+
+def _names(path: Path, kind: str, most: int | None, warn: Callable[[str], object] | None) -> Iterator[str]:
+    """The names of the files in an archive; the error behind the last, if there is one."""
+    if kind == "zip":
+        with _zip(path) as archive:
+            if archive:
+                yield from (info.filename for info in archive.infolist() if not info.is_dir())
+                return
+        with _to_seek(path) as file:
+            yield from (member.name for member in cut_zip.members(file))
+        raise DamagedDataError("damaged archive: its directory, which stands at the end, is missing or damaged")
+    with _tar(path, kind, most) as (tar, content):
+        yield from (member.name for member in tar if member.isfile())
+        if content.damage:
+            raise content.damage
+        if tar.is_cut_short and warn:
+            warn(f"{printable(path.name)} may be cut off: it has no mark at its end; files may be missing")
+        if tar.damage:
+            raise tar.damage
 
 
 def open_regular(path: Path) -> IO[bytes]:
@@ -173,13 +189,10 @@ def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
         kind = _archive_kind(peek.read(READ))
     try:
         if kind == "zip":
-            with _zip(archive) as zipped:
-                found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
-                with zipped.open(found) as inner:
-                    content = Reread(_limited(_pieces(inner), archive, most))
-                    yield content
-                    if content.damage:
-                        raise content.damage
+            content = Reread(_limited(_unzipped(archive, name), archive, most))
+            yield content
+            if content.damage:
+                raise content.damage
         else:
             with _tar(archive, kind, most) as (tar, content):  # A compressed tar is read up to this member, once.
                 member = next((each for each in tar if each.isfile() and _clean(each.name) == name), None)
@@ -190,13 +203,71 @@ def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
         raise _damaged(error) from error
 
 
-def _pieces(inner: Readable) -> Iterator[bytes]:
+@contextmanager
+def _zip(path: Path) -> Iterator[zipfile.ZipFile | None]:
+    """An opened zip; None if its directory cannot be read."""
+    with _to_seek(path) as file:
+        if is_remote(path):
+            file.seek(0, os.SEEK_END)  # Where the directory is; from here an error tells what the server cannot do.
+        try:
+            opened = zipfile.ZipFile(file)
+        except _DAMAGED:
+            yield None
+            return
+        with opened:
+            yield opened
+
+
+def _to_seek(path: Path) -> IO[bytes]:
+    return reading(path) if is_remote(path) else path.open("rb")
+
+
+def _unzipped(archive: Path, name: str) -> Iterator[bytes]:
     """A member of a zip in small pieces: the library drops the one in which it finds damage."""
     try:
-        while piece := inner.read(_PIECE):
-            yield piece
+        with _zip(archive) as zipped:
+            if zipped:
+                found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
+                with zipped.open(found) as inner:
+                    while piece := inner.read(_PIECE):
+                        yield piece
+                return
+        with _to_seek(archive) as file:
+            member = next((each for each in cut_zip.members(file) if _clean(each.name) == name), None)
+            if member is None:
+                raise KeyError(f"no {name} in {archive.name}")
+            yield from cut_zip.unzipped(file, member)
     except _DAMAGED as error:
         raise _damaged(error) from error
+
+
+class _TarInfo(tarfile.TarInfo):
+    """A member's header. The library takes one that is damaged or cut for the end, unless it is the first."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> _TarInfo:
+        try:
+            return super().fromtarfile(tarfile)
+        except HeaderError as error:
+            cast("_Tar", tarfile).ended = error
+            raise
+
+
+class _Tar(tarfile.TarFile):
+    """A tar that tells why its members ended. The library has no public names for the kinds of that."""
+
+    tarinfo = _TarInfo
+    ended: HeaderError | None = None
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether it ends behind a member, without the mark that stands behind the last."""
+        return str(self.ended) == "empty header"
+
+    @property
+    def damage(self) -> HeaderError | None:
+        """What is wrong with the header behind the last member."""
+        return None if self.is_cut_short or str(self.ended) == "end of file header" else self.ended
 
 
 class _Part:
@@ -216,25 +287,13 @@ class _Part:
 
 
 @contextmanager
-def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    if not is_remote(path):
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-        return
-    with reading(path) as file:
-        file.seek(0, os.SEEK_END)  # Where its directory is; from here an error tells what the server cannot do.
-        with zipfile.ZipFile(file) as archive:
-            yield archive
-
-
-@contextmanager
-def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[tarfile.TarFile, Reread]]:
+def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[_Tar, Reread]]:
     """An opened tar; the content of a compressed one is read as it comes, and no more of it than is allowed."""
     if kind == "tar":
         file = reading(path) if is_remote(path) else None
-        with file or nullcontext(), tarfile.open(None if file else path, "r:", file) as tar:
+        with file or nullcontext(), _Tar.open(None if file else path, "r:", file) as tar:
             yield tar, Reread(iter(()))
         return
     content = Reread(_limited(unpacked(partial(open_regular, path)), path, most))
-    with tarfile.open(fileobj=cast("Any", content), mode="r|") as tar:
+    with _Tar.open(fileobj=cast("Any", content), mode="r|") as tar:
         yield tar, content

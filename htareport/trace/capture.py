@@ -19,12 +19,12 @@ from htareport.trace import classify, metadata
 from htareport.trace.careful import Salvaged, Slip
 from htareport.trace.decode import Reader
 from htareport.trace.load import read_file
+from htareport.trace.oddities import oddities
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.rows import Columns, Rows
 
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
-_AS_HOST = "they are taken for host rows, not for device work"
 _MOST_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
 
 
@@ -118,26 +118,12 @@ class _File:
         self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
         slips = sorted(self.capture.slips.items())
         self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in slips])
-        if reader.like_device:
-            listed = ", ".join(sorted(map(printable, reader.like_device)))
-            self.warnings.append(f"{self.capture.name}: rows of unknown categories have a stream: {listed}; {_AS_HOST}")
-        self._warn_of_far_events()
+        odd = oddities(self.rows.tables, self.capture.meta, reader.like_device, has_memory=bool(self.memory))
+        self.warnings += [f"{self.capture.name}: {text}" for text in odd]
         if reason := metadata.salvage_of_copy(self.capture.meta):
             self._warn("a copy of what was salvaged of a file", [reason])
         aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
         self._warn("events with impossible times set aside", aside)
-
-    def _warn_of_far_events(self) -> None:
-        """Name events that lie far from all others: the time between them counts as recorded."""
-        first, last = self.capture.first_ns, self.capture.last_ns
-        if first is None or last is None or last - first <= _HOUR_NS:
-            return
-        starts = np.sort(np.concatenate([columns["ts"] for columns in self.rows.tables.values()]))
-        limits = [0, *(np.flatnonzero(np.diff(starts) > _HOUR_NS) + 1).tolist(), len(starts)]
-        sizes = np.diff(limits)
-        if far := int(sizes.sum() - sizes.max()):
-            text = f"{far} events lie more than an hour from all others, and the time between counts as recorded"
-            self.warnings.append(f"{self.capture.name}: {text}")
 
     def _warn(self, what: str, texts: list[str]) -> None:
         if texts:

@@ -19,6 +19,7 @@ import orjson
 from htareport.trace import split
 from htareport.trace.decode import Reader
 from htareport.trace.repair import COMMAS, Slips
+from htareport.trace.repeated import in_events
 from htareport.trace.split import EARLY, EDGE, MOST_AROUND, PlacedError, Window
 from htareport.trace.tolerant import FaultError, Mended, mend_event
 
@@ -150,9 +151,13 @@ class _Stretch:
     def store(self) -> None:
         """Let the reader have what was found."""
         found, self._found = self._found, []
-        if found and self._reader.feed(b"[" + b",".join(event.text for _, event in found) + b"]"):
-            for _, event in found:
+        array = b"[" + b",".join(event.text for _, event in found) + b"]"
+        if found and self._reader.feed(array):
+            repeats = in_events(array)
+            for start, event in found:
                 self._repairs.add(event.slips, self._place)
+                if repeats:
+                    self._repairs.add(in_events(b"[" + event.text + b"]"), self._place + start - 1)
             return
         for start, event in found:
             self._store_one(start, event)

@@ -33,7 +33,7 @@ MEMORY_NAME = "[memory]"
 NPU_PROCESS = "Ascend Hardware"  # Device rows of torch_npu have no category, but this name of their process.
 
 COMMUNICATION_NAMES = [
-    r"(?<![A-Za-z])[nr]ccl\w*",  # NCCL, RCCL
+    r"(?<![A-Za-z])(?i:[nr]ccl)\w*",  # NCCL, RCCL
     r"^[Hh]ccl\w*",  # HCCL (Ascend, MTIA)
     r"(?<![A-Za-z])hcom_\w+",  # HCCL operators
     r"(?<![A-Za-z])(?:oneccl|ccl_|ccl::)\w*",  # oneCCL
@@ -49,6 +49,7 @@ COMMUNICATION_NAMES = [
 MEMORY_NAMES = [
     r"^Mem(?:cpy|set)\b",
     r"^__amd_rocclr_(?:copy|fill)",  # copies and fills that ROCm runs as kernels
+    r"^MEMORY_COPY_",  # ROCm 7, in the category of kernels
     r"^dma_",  # MTIA
     r"^MEMCPY_ASYNC",  # Ascend
 ]
@@ -59,7 +60,7 @@ NO_WORK_NAMES = [
 _MOST_SEARCHED = 32 << 10  # Characters of a name: a pattern with .* takes time by the square of the length.
 _RUNTIME = re.compile(r"runtime|driver", re.IGNORECASE)
 _COPY_KIND = re.compile(r"Memcpy \w+")
-_ROCTRACER_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)\b")
+_ROCM_COPY = re.compile(r"(?:Copy|MEMORY_COPY_)(H|D)(?i:ost|evice)(?:To|_TO_)(H|D)(?i:ost|evice)\b")
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})(?!\d)", re.ASCII)  # A number within 31 bits.
 
 
@@ -74,8 +75,8 @@ def copy_kind(name: str) -> str:
         return "Memset"
     if found := _COPY_KIND.match(name):
         return found[0]
-    if found := _ROCTRACER_COPY.match(name):
-        return f"Memcpy {found[1][0]}to{found[2][0]}"
+    if found := _ROCM_COPY.match(name):
+        return f"Memcpy {found[1]}to{found[2]}"
     return "Memcpy Unknown"
 
 

@@ -13,9 +13,10 @@ import orjson
 from htareport.errors import TraceFileError
 from htareport.trace.blocks import blocks
 from htareport.trace.careful import Repairs, Salvaged, read_carefully
-from htareport.trace.decode import Reader
+from htareport.trace.decode import Buffer, Reader
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
-from htareport.trace.repair import COMMAS, mend
+from htareport.trace.repair import COMMAS, Slips, mend
+from htareport.trace.repeated import REPEATED, in_events, in_object
 from htareport.trace.split import (
     BETWEEN,
     CHUNK,
@@ -37,6 +38,7 @@ from htareport.trace.unpack import DamagedDataError
 
 _LOOK_BACK = 256  # Bytes before the end of the array in which its last comma is looked for.
 _NULL = b"null"  # Stands for the events between the metadata before and behind them.
+_NOTHING = "no event is complete before that"
 _BEHIND = "text behind the end of the metadata"
 _TELLING = re.compile(rb'"(baseTimeNanoseconds|rank)"\s*:\s*"?(-?\d{1,19})\b')
 
@@ -64,6 +66,7 @@ class _Loading:
         self._cut_short = ""  # Why packed data that are salvaged give no more.
         self._window = Window(self._source())
         self._head: bytes | None = None  # What stands before the events; empty if they are all there is.
+        self._kinds = 0  # How many kinds of events were looked at for keys that are repeated.
         self._events_end = 0  # Behind the bracket that closes the events; 0 until it is reached.
 
     def read(self) -> FileContent:
@@ -71,7 +74,7 @@ class _Loading:
         try:
             self._head = find_events(self._window)
             if self._head is None:
-                raise no_events(self._window)
+                raise TraceFileError(f"{self._cut_short}; {_NOTHING}") if self._cut_short else no_events(self._window)
             learn_separator(self._window)
             self._read_events()
             self._events_end = self._window.place()
@@ -109,7 +112,7 @@ class _Loading:
             found = cut(window) if len(window.data) - window.position > 2 * CHUNK or not window.at_end else None
             if found:
                 with bracketed(window, found.end) as chunk:
-                    fine = reader.feed(chunk)
+                    fine = reader.feed(chunk) and self._looked_at(chunk)
                 if fine or self._feed_mended(found):
                     window.position = found.next
                     continue
@@ -161,9 +164,20 @@ class _Loading:
     def _feed_span(self, text: bytes) -> bool:
         start = len(text) - len(text.lstrip(BETWEEN))
         events = text[start:].rstrip(BETWEEN)
-        if not events or self._reader.feed(b"[" + events + b"]"):
+        if not events:
             return True
+        array = b"[" + events + b"]"
+        if self._reader.feed(array):
+            return self._looked_at(array, start)
         return self._mended(events, self._window.place() + start)
+
+    def _looked_at(self, array: Buffer, start: int = 0) -> bool:
+        """True; repeated keys are counted in the first stretch with events of a kind, and in all once there are any."""
+        repairs, kinds = self._content.repairs, len(self._reader.counts)
+        if kinds > self._kinds or REPEATED in repairs.slips:
+            self._kinds = kinds
+            repairs.add(in_events(bytes(array)), self._window.place() + start - 1)  # Without the bracket.
+        return True
 
     def _read_carefully(self) -> bool:
         return read_carefully(self._window, self._reader, self._content.repairs, salvage=self._options.salvage)
@@ -202,9 +216,12 @@ class _Loading:
     def _parsed(self, text: bytes) -> dict[str, Any]:
         """Parse metadata, mended if need be. FaultError at an offset of the text if they are no object."""
         try:
-            return dict(orjson.loads(text))
+            found = dict(orjson.loads(text))
         except orjson.JSONDecodeError:
             self._content.repairs.entered += 1
+        else:
+            self._repaired(in_object(text))
+            return found
         mended, slips = mend(text)
         try:
             found = orjson.loads(mended)
@@ -216,8 +233,11 @@ class _Loading:
                 found = orjson.loads(mended)
             except orjson.JSONDecodeError as error:
                 raise FaultError(0, error.msg) from error
-        self._content.repairs.add({what: (number, self._in_file(at)) for what, (number, at) in slips.items()}, 0)
+        self._repaired(slips)
         return dict(found)
+
+    def _repaired(self, slips: Slips) -> None:
+        self._content.repairs.add({what: (number, self._in_file(at)) for what, (number, at) in slips.items()}, 0)
 
     def _in_file(self, at: int) -> int:
         """Lead from an offset in the metadata to that in the file, which has events in their middle."""
@@ -232,7 +252,7 @@ class _Loading:
         end = self._events_end or window.place(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
         reason = "; ".join(filter(None, (self._cut_short or ended, self._damage_told())))
         if not events:
-            raise TraceFileError(f"{reason}; no event is complete before that")
+            raise TraceFileError(f"{reason}; {_NOTHING}")
         self._content.salvaged = Salvaged(reason, events, end, window.place(len(window.data)))
 
     def _hint(self) -> str:

@@ -24,7 +24,7 @@ from htareport.trace.host import host_table
 from htareport.trace.links import UNLINKED, link_warnings
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import redacted
-from htareport.trace.steps import restart_warnings, step_table
+from htareport.trace.steps import step_table, step_warnings
 from htareport.trace.window import ALL, Window, listed
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
@@ -296,7 +296,7 @@ class RankTrace:
         """What is odd about the data, each naming the rank or the file."""
         events, calls, lost = self._all_device_events, int(self._launching_calls.sum()), int(self._lost_launches.sum())
         about_links = link_warnings(events, self.launches, calls, lost)
-        about_steps = restart_warnings(self._all_steps)
+        about_steps = step_warnings(self._all_steps)
         derived = (f"rank {self.rank}: {text}" for text in (*about_links, *about_steps))
         return (*self.salvaged, *self.loaded.warnings, *derived)
 

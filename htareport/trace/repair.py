@@ -1,8 +1,8 @@
 """Slips of trace writers that are mended in the text, and only there where it failed to parse.
 
-PyTorch has written bare `nan` and `inf` for numbers (division by a duration of zero), paths with lone backslashes,
-names with line breaks, values that are not there, and bytes that are not UTF-8. All of these show in one token, and are
-mended in any stretch of text at once, in time proportional to it; for bare quotes see tolerant.py.
+PyTorch has written bare `nan`, `inf` and `N/A` for numbers (division by a duration of zero), paths with lone
+backslashes, names with line breaks, values that are not there, and bytes that are not UTF-8. All of these show in one
+token, and are mended in any stretch of text at once, in time proportional to it; for bare quotes see tolerant.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Slips = dict[str, tuple[int, int]]  # What: how many, and the offset of the firs
 _TOKEN = re.compile(
     rb"""
     "(?:[^"\\]++|\\.)*+"                    # a string, with whatever it escapes
-    | (?<=[:,\[\s])-?(?:nan|inf|infinity)\b(?:\(s?(?:nan|ind)\))?   # a number that JSON does not have
+    | (?<=[:,\[\s])-?(?:nan|n/a|inf|infinity)\b(?:\(s?(?:nan|ind)\))?   # a number that JSON does not have
     | (?<=:)[ \t\r\n]*+(?=[,}\]])           # a value that is not there
     | ,(?=[ \t\r\n]*+[}\]])                 # a comma behind the last
     """,
@@ -29,7 +29,7 @@ _IN_STRING = re.compile(
     re.VERBOSE,
 )
 _TO_MEND = re.compile(rb"[\\\x00-\x1f]")
-_BACKSLASHES, _SURROGATES, NUMBERS = "lone backslashes", "lone surrogates", "bare nan or inf values"
+_BACKSLASHES, _SURROGATES, NUMBERS = "lone backslashes", "lone surrogates", "values that are no numbers"
 _QUOTES, _CONTROLS, _UTF8 = "stray quotes", "control characters", "bytes that are not UTF-8"
 _REPLACED = "\ufffd".encode()
 VALUES, COMMAS = "missing values", "stray or missing commas"
@@ -39,7 +39,7 @@ def mend(text: bytes) -> tuple[bytes, Slips]:
     """Return a stretch of JSON with the slips in its tokens mended, and which they were.
 
     A backslash that starts no escape is doubled, control characters in strings are escaped, half a surrogate pair and
-    what is not UTF-8 become the replacement character, bare nan, inf and missing values become null.
+    what is not UTF-8 become the replacement character, bare nan, inf, N/A and missing values become null.
     """
     slips = Slips()
 

@@ -16,7 +16,7 @@ OUTSIDE = -1
 
 
 def step_table(loaded: Loaded) -> pd.DataFrame:
-    """Steps by start: number, start, end (ns), capture, next, written (the number in the file).
+    """Steps by start: number, start, end (ns), capture, next, written (the number in the file), shared (with the next).
 
     A step lasts from its row's start to the start of the next step's row; the last one, and one before a gap in the
     numbers, to its own end. Of several rows of one number in a capture the one that starts first counts. Where a later
@@ -38,11 +38,12 @@ def step_table(loaded: Loaded) -> pd.DataFrame:
     number, start, end, capture = number[order], start[order], end[order], capture[order]
     follows = np.zeros(len(order), np.bool_)
     follows[:-1] = (capture[1:] == capture[:-1]) & (number[1:] == number[:-1] + 1)
+    shared = np.zeros(len(order), np.int64)
+    shared[:-1] = np.where(capture[1:] == capture[:-1], np.maximum(end[:-1] - start[1:], 0), 0)
     end[:-1] = np.where(follows[:-1], start[1:], end[:-1])
     counted = _counted_on(number, capture)
-    return pd.DataFrame(
-        {"number": counted, "start": start, "end": end, "capture": capture, "next": follows, "written": number}
-    )
+    columns = {"number": counted, "start": start, "end": end, "capture": capture, "next": follows, "written": number}
+    return pd.DataFrame(columns | {"shared": shared})
 
 
 def _counted_on(number: NDArray[np.int64], capture: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -56,8 +57,11 @@ def _counted_on(number: NDArray[np.int64], capture: NDArray[np.int64]) -> NDArra
     return counted
 
 
-def restart_warnings(steps: pd.DataFrame) -> Iterator[str]:
-    """Say where step numbers are not those of the files."""
+def step_warnings(steps: pd.DataFrame) -> Iterator[str]:
+    """Say where steps overlap, and where their numbers are not those of the files."""
+    if overlaps := int((steps["shared"] > 0).sum()):
+        longest = steps["shared"].max() / 1000
+        yield f"{overlaps} steps go on when the next begins (by up to {longest:,.3f} µs); that time counts for the next"
     moved = steps[steps["number"] != steps["written"]]
     if len(moved):
         first = moved.iloc[0]

@@ -27,8 +27,8 @@ _CLOSED = re.compile(rb"[}\]][ \t\r\n]*+(?:[,}\]]|\Z)")
 _CLOSED_AT_TOP = re.compile(rb"\}[ \t\r\n]*+(?:[,\]{]|\Z)")
 _KEY_WITHIN = re.compile(rb'(,[ \t\r\n]*+)?"([^"\\\n]{1,200})"[ \t\r\n]*+:')
 _SCALAR = re.compile(rb"(?:-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?|true|false|null)(?=[ \t\r\n,}\]]|\Z)")
-_BARE = re.compile(rb"[-+.\w]++")  # A number, or true, false and null, as far as the text goes.
-_NO_NUMBER = re.compile(rb"-?(?:nan|inf|infinity)(?:\(s?(?:nan|ind)\))?(?=[ \t\r\n,}\]]|\Z)", re.IGNORECASE)
+_BARE = re.compile(rb"[-+./\w]++")  # A number, or true, false and null, as far as the text goes.
+_NO_NUMBER = re.compile(rb"-?(?:nan|n/a|inf|infinity)(?:\(s?(?:nan|ind)\))?(?=[ \t\r\n,}\]]|\Z)", re.IGNORECASE)
 _Step: TypeAlias = Callable[[int, int], tuple[int, Any]]  # The other Any is a step, too.
 _DEEPEST = 1000
 _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}

@@ -79,7 +79,7 @@ def unpacked(opened: Callable[[], contextlib.AbstractContextManager[Readable]]) 
             return
         given = 0
         try:
-            for block in _inflated(file, start, _inflate.decompressobj):
+            for block in inflated(file, start, _inflate.decompressobj):
                 given += len(block)
                 yield block
         except DamagedDataError:
@@ -87,7 +87,7 @@ def unpacked(opened: Callable[[], contextlib.AbstractContextManager[Readable]]) 
         else:
             return
     with opened() as file:  # What a decompressor held back when it failed is got by a slower one.
-        for block in _inflated(file, file.read(READ), _Careful):
+        for block in inflated(file, file.read(READ), Careful):
             if given < len(block):
                 yield block[given:]
             given = max(0, given - len(block))
@@ -98,12 +98,12 @@ def begin_of(start: bytes, size: int) -> bytes:
     try:
         if start.startswith(_ZSTD):
             return next(_unzstd(io.BytesIO(), start, size), b"")
-        return next(_inflated(io.BytesIO(), start, _inflate.decompressobj, size), b"")
+        return next(inflated(io.BytesIO(), start, _inflate.decompressobj, size), b"")
     except DamagedDataError:
         return b""
 
 
-class _Careful:
+class Careful:
     """zlib's decompressor; data that it refuses are tried byte by byte, so that nothing before the fault is lost."""
 
     def __init__(self, wbits: int) -> None:
@@ -129,15 +129,22 @@ class _Careful:
         return bytes(out)
 
 
-def _inflated(file: Readable, data: bytes, make: Callable[[int], Any], size: int | None = None) -> Iterator[bytes]:
-    """All members of a gzip stream, one after the other; zero bytes behind them are padding."""
+def inflated(
+    file: Readable, data: bytes, make: Callable[[int], Any], size: int | None = None, kind: str = "gzip"
+) -> Iterator[bytes]:
+    """Yield all members of a gzip stream, one after the other; zero bytes behind them are padding.
+
+    Its first bytes were read already. DamagedDataError, which names the kind of data, behind the last block.
+    """
     given, decompressor = 0, make(_WITH_GZIP_HEADER)
     while True:
         try:
             out = decompressor.decompress(data, size or BLOCK)
         except (_inflate.error, zlib.error) as error:
             reason = str(error).removeprefix(_ZLIB_SAYS)
-            raise DamagedDataError(f"the gzip data are damaged behind byte {given} of the content: {reason}") from error
+            raise DamagedDataError(
+                f"the {kind} data are damaged behind byte {given} of the content: {reason}"
+            ) from error
         if out:
             given += len(out)
             yield out
@@ -149,7 +156,7 @@ def _inflated(file: Readable, data: bytes, make: Callable[[int], Any], size: int
             continue
         data = decompressor.unconsumed_tail or file.read(READ)
         if not data and not out:
-            raise DamagedDataError(f"the gzip data end early, at byte {given} of the content")
+            raise DamagedDataError(f"the {kind} data end early, at byte {given} of the content")
 
 
 def _behind_padding(file: Readable, data: bytes) -> bytes:

@@ -11,12 +11,20 @@ COMM = [
     "void deep_ep::intranode::dispatch<8>(int*)", "dpsk::ep::combine", "vllm::cross_device_reduce_2stage<half, 4>",
     "void tensorrt_llm::kernels::oneShotAllReduceKernel<half>", "flashinfer::allreduce_fusion_kernel_oneshot",
     "nvshmemi_transfer", "void c10d::symmetric_memory::two_shot_all_reduce", "multimem_all_reduce_kernel",
+    "NCCLDEVKERNEL_AllReduce", "nccldevkernel_allreduce",
 ]  # fmt: skip
 COMPUTE = [
     "void SyncBatchNorm_forward", "cutlass_dmask_kernel", "void at::native::reduce_kernel<512, 1>",
     "triton_broadcast_0", "void BatchMemcpyKernel<1>",
 ]  # fmt: skip
-MEMORY = ["Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "__amd_rocclr_copyBuffer", "dma_copy", "MEMCPY_ASYNC"]
+MEMORY = [
+    "Memcpy HtoD (Pinned -> Device)",
+    "Memset (Device)",
+    "__amd_rocclr_copyBuffer",
+    "dma_copy",
+    "MEMCPY_ASYNC",
+    "MEMORY_COPY_HOST_TO_DEVICE",
+]
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,26 @@ def test_equal_names_in_several_folders(folder):
     assert trace.warnings[0].endswith("numbered by name: x/trace.json is rank 0, y/trace.json is rank 1")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[Strategy]DDP rank 2.json",
+        "ünï_ядро rank-2.json",
+        "C:\\Users\\x\\rank2.json",
+        "*rank2?.json",
+        "rank2 'a\"&<b>.json",
+    ],
+)
+def test_names_that_mean_something_elsewhere(name, tmp_path):
+    """Brackets and stars are no pattern where such a file is there; blanks, quotes and other alphabets are letters."""
+    folder = tmp_path / f"in {name[:5]}"
+    path = TraceBuilder(None).kernel("k", 0, 5).write(folder / name)
+    for source in (folder, path, str(path), [path]):
+        trace = Trace.open(source)
+        assert trace.files == {2: path}
+        assert len(RankTrace.load(2, trace.files[2]).device_events) == 1
+
+
 def test_two_files_of_one_rank(folder):
     """Both are kept until it is known whether they overlap in time."""
     put(folder / "a.json", 3)

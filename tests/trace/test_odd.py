@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from builder import TraceBuilder
 
@@ -10,6 +12,17 @@ from htareport.report import Status
 from htareport.trace import RankTrace, Trace
 
 HOUR = 3600 * 10**6
+
+
+def test_some_files_without_a_base_time(tmp_path):
+    """Their ranks are on no common clock, which is said; ranks need not begin at 0."""
+    TraceBuilder(3, 8).kernel("gemm", 0, 10).write(tmp_path / "3.json")
+    TraceBuilder(5, 8, baseTimeNanoseconds=None).kernel("gemm", 0, 10).write(tmp_path / "5.json")
+    report = analyze(tmp_path)
+    said = "some files give a base time and others do not: times cannot be compared between their ranks"
+    assert said in report.warnings
+    assert report["temporal_breakdown"].table()["rank"].tolist() == [3, 5]
+    assert all(section.status is not Status.FAILED for section in report.sections)
 
 
 @pytest.mark.parametrize("base", [0, 1_700_000_000_000_000_000])
@@ -72,6 +85,31 @@ def test_a_rank_of_metadata_only(tmp_path):
     assert table.loc[0, "span"] == 10_000
     assert 1 not in table.index or table.loc[1, "num_device_events"] == 0
     assert all(section.status is not Status.FAILED for section in report.sections)
+    assert "1.json: no event of any duration is in it, so it adds nothing to the numbers of its rank" in report.warnings
+
+
+def test_what_the_profiler_dropped(load):
+    """As its own log says, which Kineto writes behind the events."""
+    counts = "INFO:2024-04-11 13:30:09 7:7 CuptiActivityProfiler.cpp:400] Record counts: Out-of-range = {}, "
+    log = [(counts + "Blocklisted runtime = 9, CUPTI stopped early? = {}").format(*each) for each in ((12, 0), (4, 1))]
+    dropped, stopped = load(TraceBuilder(INFO=log).kernel("k", 0, 5)).warnings
+    assert dropped.endswith("the profiler dropped 16 records that lay outside of its window, as its own log says")
+    assert "stopped early" in stopped
+    for fine in ([counts.format(0) + "CUPTI stopped early? = 0"], "Out-of-range = 3", [5], None):
+        assert load(TraceBuilder(INFO=fine).kernel("k", 0, 5)).warnings == ()
+
+
+def test_events_without_categories(tmp_path):
+    """As PyTorch's profiler of 2020 wrote them: read, but it is said what that is worth."""
+    rows = [{"name": "aten::add", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(rows))
+    report = analyze(path)
+    (warning,) = report.warnings
+    assert warning.startswith("old.json: none of its events has a category, as where PyTorch's old profiler")
+    rows.append(rows[0] | {"cat": "cpu_op"})
+    path.write_text(json.dumps(rows))
+    assert analyze(path).warnings == ()
 
 
 def test_launches_without_any_device_event(tmp_path):

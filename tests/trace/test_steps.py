@@ -20,7 +20,17 @@ def test_steps_end_where_the_next_begins(load):
     assert (steps["start"] - TODAY).tolist() == [0, 100_000, 200_001, 300_000]
     assert (steps["end"] - TODAY).tolist() == [100_000, 140_000, 300_000, 340_000]
     assert steps["next"].tolist() == [True, False, True, False]
-    assert steps.dtypes.astype(str).tolist() == ["int64"] * 4 + ["bool", "int64"]
+    assert steps.dtypes.astype(str).tolist() == ["int64"] * 4 + ["bool", "int64", "int64"]
+
+
+def test_steps_that_overlap(load):
+    """What happens then counts for the one that starts later, and it is said; steps that touch are none."""
+    made = TraceBuilder().step(1, 0, 60).step(2, 50, 60).step(3, 110, 40).kernel("k", 70, 5, launch=(55, 1))
+    trace = load(made)
+    assert trace.device_events["step"].tolist() == [2]
+    (warning,) = trace.warnings
+    assert warning.endswith("1 steps go on when the next begins (by up to 10.000 µs); that time counts for the next")
+    assert load(TraceBuilder().step(1, 0, 50).step(2, 50, 60)).warnings == ()
 
 
 @pytest.mark.parametrize("category", ["user_annotation", "cpu_op", "Operator", "anything"])
