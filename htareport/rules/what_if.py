@@ -218,4 +218,5 @@ def _with_step_time(finding: Finding, found: Found, times: Mapping[str, float], 
     if finding.code not in times:
         return replace(finding, step_ns=step, ceiling=why or NO_PLACE)
     saves = min(round(times[finding.code]), most, step)
-    return replace(finding, step_ns=step, without_ns=step - saves, low_ns=min(finding.low_ns or 0, saves) or None)
+    low = None if finding.low_ns is None else min(finding.low_ns, saves)
+    return replace(finding, step_ns=step, without_ns=step - saves, low_ns=low)
