@@ -31,7 +31,9 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
     "rules": MODEL | {"analyses", "configurable"},  # Of analyses what they share: see below.
-    "runner": MODEL | {"analyses", "executors", "overview", "rules"},
+    "packed": {"report"},
+    "summaries": MODEL | {"analyses", "overview", "packed", "rules"},
+    "runner": MODEL | {"analyses", "executors", "overview", "packed", "rules", "summaries"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": set(),
     "config": {"errors"},
