@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -24,6 +25,7 @@ Frames: TypeAlias = dict[str, pd.DataFrame]
 
 _LEVEL = 3  # Of zstd: a higher one takes longer and saves a few per cent.
 _ERRORS = "surrogatepass"  # Names may hold half a surrogate pair.
+_TEXTS = {"object", "str"}
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -38,7 +40,7 @@ class _Column(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def is_text(self) -> bool:
-        return self.dtype in {"object", "str"} and self.plain is None
+        return self.dtype in _TEXTS and self.plain is None
 
     def values(self, texts: NDArray[Any]) -> NDArray[Any]:
         if self.plain is not None:
@@ -52,9 +54,15 @@ class _Frame(msgspec.Struct, array_like=True, frozen=True):
     rows: int
     columns: list[_Column]
 
+    def __len__(self) -> int:
+        return self.rows
+
     @property
-    def shape(self) -> list[str]:
+    def names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def is_like(self, other: _Frame | pd.DataFrame) -> bool:
+        return isinstance(other, _Frame) and [each.name for each in other.columns] == self.names
 
     def frame(self, texts: NDArray[Any]) -> pd.DataFrame:
         made = {each.name: _series(each.values(texts), each.dtype) for each in self.columns}
@@ -86,23 +94,17 @@ class Packed:
 
 def pack(frames: Frames) -> Packed:
     """Pack frames; their indexes are left out."""
-    distinct = dict[str, int]()
-    columns = {name: _packable(frame) for name, frame in frames.items()}
-    for each in columns.values():
-        for values in (each or {}).values():
-            if isinstance(values, list):
-                distinct.update(dict.fromkeys(values))
-    texts = sorted(distinct)
+    taken = {name: _taken(frame) for name, frame in frames.items()}
+    lists = [values for each in taken.values() for _, _, values in each or () if isinstance(values, list)]
+    texts = sorted(set(chain.from_iterable(lists)))
     places = {text: place for place, text in enumerate(texts)}
     packed = [
-        _Frame(
-            name, len(frames[name]), [_column(str(c), frames[name][c], values, places) for c, values in each.items()]
-        )
-        for name, each in columns.items()
+        _Frame(name, len(frames[name]), [_column(column, dtype, values, places) for column, dtype, values in each])
+        for name, each in taken.items()
         if each is not None
     ]
     written = msgspec.msgpack.encode([text.encode(errors=_ERRORS) for text in texts])
-    odd = {name: frames[name].reset_index(drop=True) for name, each in columns.items() if each is None}
+    odd = {name: frames[name].reset_index(drop=True) for name, each in taken.items() if each is None}
     return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed(written), odd)
 
 
@@ -111,87 +113,108 @@ def join(parts: Iterable[tuple[int, Packed]]) -> Frames:
 
     Which frames there are the first rank says.
     """
-    ranks, pieces, texts = list[int](), list[dict[str, _Frame | pd.DataFrame]](), list[NDArray[Any]]()
-    known, read = dict[str, str](), dict[bytes, NDArray[Any]]()
-    for rank, packed in parts:
-        ranks.append(rank)
-        pieces.append({each.name: each for each in _decoded(packed.data)} | packed.odd)
+    made, known, read = dict[str, list[_Part]](), dict[str, str](), dict[bytes, NDArray[Any]]()
+    for count, (rank, packed) in enumerate(parts):
         if packed.texts not in read:
             read[packed.texts] = _read(packed.texts, known)
-        texts.append(read[packed.texts])
-    return {name: _joined(ranks, [piece.pop(name) for piece in pieces], texts) for name in list(pieces[0])}
+        texts, frames = read[packed.texts], {each.name: each for each in _decoded(packed.data)} | packed.odd
+        for name in made if count else frames:
+            made.setdefault(name, []).append(_Part(rank, frames[name], texts))
+    return {name: _joined(made.pop(name)) for name in list(made)}
 
 
-def _packable(frame: pd.DataFrame) -> dict[Any, Any] | None:
-    """What each column is made of: an array of numbers, a list of texts, or a tuple of plain values.
+class _Part(NamedTuple):
+    """A frame of one rank, and the texts that it refers to."""
+
+    rank: int
+    packed: _Frame | pd.DataFrame
+    texts: NDArray[Any]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        frame = self.packed.frame(self.texts) if isinstance(self.packed, _Frame) else self.packed
+        return frame.assign(rank=self.rank)
+
+
+def _joined(parts: Sequence[_Part]) -> pd.DataFrame:
+    full = [part for part in parts if len(part.packed)]
+    if not full:
+        return parts[0].frame
+    first, texts = full[0].packed, [part.texts for part in full]
+    if not isinstance(first, _Frame) or not all(first.is_like(part.packed) for part in full):
+        return concat([part.frame for part in parts])
+    columns: dict[str, pd.Series[Any]] = {}
+    for name, each in zip(first.names, zip(*(part.packed.columns for part in full), strict=True), strict=True):
+        columns[name] = _column_of(each, texts)
+    rank = np.repeat(np.array([part.rank for part in full], np.int64), [len(part.packed) for part in full])
+    return pd.DataFrame(columns | {"rank": pd.Series(rank)}, copy=False)
+
+
+def _column_of(columns: Sequence[_Column], texts: Sequence[NDArray[Any]]) -> pd.Series[Any]:
+    """One column of all ranks. Most ranks have it in the same form, which takes a single step."""
+    if len({each.dtype for each in columns}) > 1:
+        series = [_series(each.values(own), each.dtype) for each, own in zip(columns, texts, strict=True)]
+        return pd.concat(series, ignore_index=True)
+    first = columns[0]
+    if any(each.is_text or each.plain is not None for each in columns):
+        values = np.concatenate([each.values(own) for each, own in zip(columns, texts, strict=True)])
+    elif len({each.stored for each in columns}) == 1:
+        values = np.frombuffer(b"".join([each.data for each in columns]), first.stored)
+    else:
+        values = np.concatenate([np.frombuffer(each.data, each.stored) for each in columns])
+    return _series(values, first.dtype)
+
+
+def _series(values: NDArray[Any], dtype: str) -> pd.Series[Any]:
+    made: pd.Series[Any] = pd.Series(values, dtype=cast("Any", dtype))
+    return made
+
+
+def _taken(frame: pd.DataFrame) -> list[tuple[str, str, Any]] | None:
+    """Name and dtype of each column, and what it is made of: an array of numbers, a list of texts, a tuple of others.
 
     None if a column is anything else.
     """
-    made = dict[Any, Any]()
+    taken = list[tuple[str, str, Any]]()
     for name, column in frame.items():
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-            made[name] = column.to_numpy()
-        elif str(column.dtype) in {"object", "str"}:
-            values = column.to_numpy(object).tolist()
-            made[name] = values if all(type(value) is str for value in values) else tuple(map(_plain, values))
-            if isinstance(made[name], tuple) and not all(isinstance(value, _PLAIN) for value in made[name]):
-                return None
-        else:
+        dtype = column.dtype
+        if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+            taken.append((str(name), dtype.str, column.to_numpy()))
+            continue
+        if str(dtype) not in _TEXTS:
             return None
-    return made if frame.columns.is_unique else None
+        values: Any = column.to_numpy(object).tolist()
+        if not set(map(type, values)) <= {str}:
+            values = tuple(map(_plain, values))
+            if not all(isinstance(value, _PLAIN) for value in values):
+                return None
+        taken.append((str(name), str(dtype), values))
+    return taken if frame.columns.is_unique else None
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _column(name: str, column: pd.Series[Any], values: Any, places: dict[str, int]) -> _Column:
-    dtype = str(column.dtype)
+def _column(name: str, dtype: str, values: Any, places: dict[str, int]) -> _Column:
     if isinstance(values, tuple):
         return _Column(name, dtype, plain=list(values))
     if isinstance(values, list):
-        values = np.fromiter((places[value] for value in values), np.int64, len(values))
+        values = np.array([places[value] for value in values], np.int64)
     stored = _narrow(values)
     return _Column(name, dtype, stored.dtype.str, stored.tobytes())
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     """The same numbers in the smallest type of integers that holds them; floats as they are."""
-    if values.dtype.kind not in "iu" or not len(values):
+    if values.dtype.kind != "i" or not len(values):
         return values
-    least, most = (np.min_scalar_type(int(value)) for value in (values.min(), values.max()))
-    return values.astype(np.promote_types(least, most), copy=False)
-
-
-def _joined(ranks: list[int], pieces: Sequence[_Frame | pd.DataFrame], texts: Sequence[NDArray[Any]]) -> pd.DataFrame:
-    packed = [each for each in pieces if isinstance(each, _Frame)]
-    full = [place for place, each in enumerate(packed) if each.rows]
-    if len(packed) < len(pieces) or not full or any(packed[at].shape != packed[full[0]].shape for at in full):
-        return concat(
-            [
-                (each.frame(own) if isinstance(each, _Frame) else each).assign(rank=rank)
-                for rank, each, own in zip(ranks, pieces, texts, strict=True)
-            ]
-        )
-    some, own = [packed[at] for at in full], [texts[at] for at in full]
-    columns = {
-        name: _column_of([each.columns[number] for each in some], own) for number, name in enumerate(some[0].shape)
-    }
-    rank = np.repeat(np.array([ranks[at] for at in full], np.int64), [each.rows for each in some])
-    return pd.DataFrame(columns | {"rank": pd.Series(rank)}, copy=False)
-
-
-def _column_of(columns: Sequence[_Column], texts: Sequence[NDArray[Any]]) -> pd.Series[Any]:
-    """One column of all ranks."""
-    parts = [column.values(own) for column, own in zip(columns, texts, strict=True)]
-    if len(dtypes := {column.dtype for column in columns}) == 1:
-        return _series(np.concatenate(parts), dtypes.pop())
-    series = [_series(part, column.dtype) for column, part in zip(columns, parts, strict=True)]
-    return cast("pd.Series[Any]", pd.concat(series, ignore_index=True))
-
-
-def _series(values: NDArray[Any], dtype: str) -> pd.Series[Any]:
-    return pd.Series(values, dtype=cast("Any", dtype))
+    least, most = int(values.min()), int(values.max())
+    narrow = next(
+        (bits for bits in (np.int8, np.int16, np.int32) if np.iinfo(bits).min <= least <= most <= np.iinfo(bits).max),
+        None,
+    )
+    return values if narrow is None else values.astype(narrow)
 
 
 def _read(texts: bytes, known: dict[str, str] | None = None) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from htareport.errors import NothingToReadError, UsageError, printable
 from htareport.executors import isolated
 from htareport.overview import marked, verdict
 from htareport.packed import pack
-from htareport.report import Report
+from htareport.report import Report, Section
 from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
 from htareport.rules.looking import look
@@ -87,9 +87,8 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
         raise NothingToReadError(f"{trace.label}: no trace could be read ({reasons})")
     _check_steps(work.window, loaded)
     job = _job(loaded)
+    findings = _findings(loaded, work.rules, job)  # First, since the evidence of many ranks takes room.
     drawn = [section_of(analysis, loaded, job) for analysis in work.analyses]
-    evidence = [summary.evidence for summary in loaded if summary.evidence]
-    findings = [marked(tell(evidence, work.rules, job.zero_ns), salvaged(loaded))] if evidence else []
     sections = (*findings, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
@@ -112,6 +111,14 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
     )
     report = Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
     return _with_numbered_hosts(report, facts) if work.options.redact else report
+
+
+def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job) -> list[Section]:
+    """What rules say; it takes the ranks' evidence."""
+    evidence = [summary.evidence for summary in summaries if summary.evidence]
+    for summary in summaries:
+        summary.evidence = None
+    return [marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))] if evidence else []
 
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:

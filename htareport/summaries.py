@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from htareport.analyses.base import Analysis, Job
 from htareport.errors import printable
@@ -34,11 +37,18 @@ class RankSummary:
 
 
 def sorted_summaries(found: Iterable[RankSummary]) -> list[RankSummary]:
-    """Return summaries in order of rank; texts that ranks have in common are kept once."""
-    summaries, known = list[RankSummary](), dict[bytes, bytes]()
+    """Return summaries in order of rank; what ranks have in common is kept once."""
+    summaries, texts, values = list[RankSummary](), dict[bytes, bytes](), dict[bytes, Any]()
+
+    def once(value: Any) -> Any:
+        return values.setdefault(msgspec.msgpack.encode(value), value)
+
     for summary in found:
         for name, packed in summary.frames.items():
-            summary.frames[name] = replace(packed, texts=known.setdefault(packed.texts, packed.texts))
+            summary.frames[name] = replace(packed, texts=texts.setdefault(packed.texts, packed.texts))
+        summary.missing = once(summary.missing)
+        if (seen := summary.evidence) is not None:
+            seen.checked, seen.lacking = once(seen.checked), once(seen.lacking)
         summaries.append(summary)
     return sorted(summaries, key=lambda summary: summary.rank)
 
