@@ -25,7 +25,15 @@ from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
 from htareport.rules.looking import look
 from htareport.rules.telling import tell
-from htareport.summaries import RankSummary, salvaged, section_of, sorted_summaries
+from htareport.summaries import (
+    RankSummary,
+    salvaged,
+    section_of,
+    sorted_summaries,
+    stride,
+    thinned,
+    thinned_warnings,
+)
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
@@ -74,7 +82,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     chosen = discover() if analyses is None else list(analyses)
     asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
     window = Window.parse(steps)
-    work = Work(chosen, asked, window, how)
+    work = Work(chosen, asked, window, how, len(trace.files))
     return combined(trace, work, _summaries(trace, work, executor, progress), title)
 
 
@@ -105,6 +113,7 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
         *trace.warnings,
         *left_out_warnings(trace.left_out),
         *step_warnings(facts, work.window),
+        *thinned_warnings(facts, work.ranks),
         *consistency_warnings(facts, trace.unasked),
         *secret_warnings(facts),
         *(warning for each in facts for warning in each.warnings if warning not in damaged),
@@ -146,6 +155,7 @@ class Work:
     rules: Sequence[Rule] = ()
     window: Window = ALL
     options: ReadOptions = DEFAULT_OPTIONS
+    ranks: int = 1  # Of the job, that share the room for rows.
 
 
 def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummary:
@@ -164,11 +174,11 @@ def summarize(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSumm
                 summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
             frames = analysis.without(trace) if lacking else analysis.map(trace)
             if frames:
-                summary.frames[analysis.name] = pack(frames)
+                summary.frames[analysis.name] = pack(thinned(summary, frames, work.ranks))
         except Exception:  # noqa: BLE001  an analysis that fails costs only its section
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
     if work.rules:
-        summary.evidence = look(trace, work.rules)
+        summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
     return summary
 
 

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas as pd
 
-from htareport.analyses.base import Analysis, Job
+from htareport.analyses.base import Analysis, Frames, Job
+from htareport.analyses.scale import table_of
 from htareport.errors import printable
 from htareport.overview import marked
 from htareport.packed import Packed, join
-from htareport.report import Section, Status, Table
+from htareport.report import Section, Status
 from htareport.rules.looking import RankEvidence
 from htareport.trace.summary import RankFacts
+
+MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows.
+_BY_STEP = {"per_step", "steps"}  # The frames that have them.
+_COMMON = ("devices", "steps", "all_steps", "software", "capture")  # Facts that ranks often have in common.
 
 
 @dataclass
@@ -44,6 +50,8 @@ def sorted_summaries(found: Iterable[RankSummary]) -> list[RankSummary]:
         return values.setdefault(msgspec.msgpack.encode(value), value)
 
     for summary in found:
+        if (facts := summary.facts) is not None:
+            summary.facts = replace(facts, **{name: once(getattr(facts, name)) for name in _COMMON})
         for name, packed in summary.frames.items():
             summary.frames[name] = replace(packed, texts=texts.setdefault(packed.texts, packed.texts))
         summary.missing = once(summary.missing)
@@ -51,6 +59,41 @@ def sorted_summaries(found: Iterable[RankSummary]) -> list[RankSummary]:
             seen.checked, seen.lacking = once(seen.checked), once(seen.lacking)
         summaries.append(summary)
     return sorted(summaries, key=lambda summary: summary.rank)
+
+
+def thinned(summary: RankSummary, frames: Frames, ranks: int) -> Frames:
+    """Return a rank's frames with rows for so many steps as there is room for in a job of so many ranks."""
+    every = stride(len(summary.facts.steps), ranks) if summary.facts else 1
+    return (
+        frames
+        if every == 1
+        else {name: _of_every(every, frame) if name in _BY_STEP else frame for name, frame in frames.items()}
+    )
+
+
+def _of_every(every: int, frame: pd.DataFrame) -> pd.DataFrame:
+    if "step" not in frame or frame["step"].dtype.kind not in "if":
+        return frame
+    kept = frame["step"] % every == 0
+    return frame[kept] if kept.any() else frame
+
+
+def stride(steps: int, ranks: int) -> int:
+    """Return every how many steps a rank has rows: a power of two, so that all ranks have the same ones."""
+    every = 1
+    while steps > max(1, MOST_STEPS // max(ranks, 1)) * every:
+        every *= 2
+    return every
+
+
+def thinned_warnings(facts: Sequence[RankFacts], ranks: int) -> Iterator[str]:
+    """Say it where what is told per step is told of some steps only."""
+    most = max((len(each.steps) for each in facts), default=0)
+    if (every := stride(most, ranks)) > 1:
+        yield (
+            f"{ranks:,} ranks with up to {most:,} steps each: step times and their parts are told of one step in "
+            f"{every}"
+        )
 
 
 def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
@@ -79,7 +122,7 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
             notes=tuple(notes),
             facts=tuple(analysis.facts(combined)),
             charts=tuple(chart for chart in analysis.charts(combined) if len(chart.frame)),
-            tables=tuple(Table(spec, combined[spec.name]) for spec in analysis.tables),
+            tables=tuple(table_of(spec, combined[spec.name], len(job.ranks)) for spec in analysis.tables),
         )
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))
