@@ -103,12 +103,13 @@ def worst_ranks(frame: pd.DataFrame, by: str, most: int = MOST_ROWS) -> pd.DataF
 
 
 def table_of(spec: TableSpec, frame: pd.DataFrame, ranks: int) -> Table:
-    """A table; over very many ranks only those with the largest sums of its first time or number, and a note."""
+    """A table; of very many ranks those with the largest sums of its first measure, these first, and a note."""
     measure = next((column for column in spec.measures if column.name in frame and _adds_up(column, frame)), None)
     if "rank" not in spec.keys or ranks <= MANY_RANKS or len(frame) <= MOST_ROWS_OF_MANY or measure is None:
         return Table(spec, frame)
     there, kept = frame["rank"].nunique(), worst_ranks(frame, measure.name, MOST_ROWS_OF_MANY)
-    shown = kept["rank"].nunique()
+    shown, sums = kept["rank"].nunique(), kept.groupby("rank")[measure.name].transform("sum")
+    kept = kept.assign(order=-sums).sort_values(["order", "rank"], kind="stable")
     return Table(spec, kept, f"Holds {shown:,} of {there:,} ranks: those with the largest “{measure.label}”.")
 
 
