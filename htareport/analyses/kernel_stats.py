@@ -14,9 +14,7 @@ _NS = Unit.NANOSECONDS
 KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"}
 _BINS = 200_000  # Of histograms that are added up at a time.
 MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
-# Their name until it becomes words: one that no kernel has. Not half a surrogate pair, though no name in JSON can be
-# that: where Arrow is installed, pandas keeps texts in it, and it takes no such text.
-REST = "\0rest"
+REST = "\U0010ffff all others \U0010ffff"  # Their name until it becomes words; no compiler makes one of noncharacters.
 
 NAME_HELP = "Name in the trace; equal names are one kernel."
 KIND_HELP = (
