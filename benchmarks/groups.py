@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -24,7 +25,8 @@ PEAK_OVER_RAW = 0.45
 REPORT_OVER_LOAD, REPORT_EXTRA_S = 1.5, 1.5
 FOUR_RANKS_OVER_ONE = 2.4
 EXAMPLE_S, HELP_S = 2.5, 0.3
-REPORT_MEGABYTES = 2.5
+REPORT_MEGABYTES, JSON_MEGABYTES = 2.5, 20
+SUMMARY_KILOBYTES, COMBINE_S, PARENT_MEGABYTES = 100, 60, 1000  # Of very many ranks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Setup:
     hta_python: str
     size: str
     ranks: tuple[int, ...]
+    simulated: int
     rounds: int
 
 
@@ -114,6 +117,22 @@ def size(setup: Setup) -> Iterator[Line]:
             yield at_most(f"report of {ranks:,} ranks", path.stat().st_size / MEGABYTE, REPORT_MEGABYTES, " MB", note)
 
 
+def many(setup: Setup) -> Iterator[Line]:
+    """Combine and draw a job of thousands of ranks, made of sixteen; what workers do is left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        html, saved, figures = (Path(folder) / name for name in ("report.html", "report.json", "figures.json"))
+        arguments = ["--ranks", str(setup.simulated), "--figures", str(figures), "-o", str(html), "-o", str(saved)]
+        simulate = str(Path(__file__).parent / "simulate.py")
+        once = run([sys.executable, simulate, str(setup.inputs.small(16)), *arguments])
+        found = json.loads(figures.read_text())
+        yield Line("ranks", f"{setup.simulated:,}")
+        yield at_most("summary of a rank", found["summary"] / 1e3, SUMMARY_KILOBYTES, " KB")
+        yield at_most("combine and draw", sum(found["seconds"].values()), COMBINE_S, " s", "CPU")
+        yield at_most("peak memory", once.peak / MEGABYTE, PARENT_MEGABYTES, " MB")
+        yield at_most("HTML", html.stat().st_size / MEGABYTE, REPORT_MEGABYTES, " MB")
+        yield at_most("JSON", saved.stat().st_size / MEGABYTE, JSON_MEGABYTES, " MB")
+
+
 def _loaders(setup: Setup, path: Path) -> dict[str, Command]:
     def loader(name: str, *arguments: str, python: str = sys.executable) -> list[str]:
         return [python, str(LOADERS / f"load_{name}.py"), str(path), *arguments]
@@ -121,6 +140,7 @@ def _loaders(setup: Setup, path: Path) -> dict[str, Command]:
     commands: dict[str, Command] = {"htareport": loader("htareport")}
     if setup.reference.exists():
         commands["reference"] = loader("reference", str(setup.reference.resolve()))
+    commands["unpack and scan only"] = loader("raw")
     commands["json + pandas"] = loader("json_pandas")
     if _has_hta(setup.hta_python):
         for backend in ("json", "ijson_batch_and_compress"):

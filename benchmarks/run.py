@@ -25,6 +25,7 @@ GROUPS = {
     "parallel": ("Several ranks", groups.parallel),
     "start": ("From a cold start", groups.start),
     "size": ("Size of the report", groups.size),
+    "many": ("Thousands of ranks, simulated", groups.many),
     "browser": ("In a browser, from disk", browser),
 }
 
@@ -36,6 +37,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(GROUPS), help=f"groups, by comma ({', '.join(GROUPS)})")
     parser.add_argument("--rounds", type=int, default=0, help="runs of each candidate (5, with --quick 2)")
     parser.add_argument("--size", default="", help="raw size of a big rank (300M, with --quick 10M)")
+    parser.add_argument("--simulated", type=int, default=0, help="ranks of the simulated job (10,000, quick 200)")
     parser.add_argument("--generator", type=Path, default=SHARED / "tools" / "make_trace.py")
     parser.add_argument("--reference", type=Path, default=SHARED / "prototypes" / "ingest" / "proto.py")
     parser.add_argument("--hta-python", default=sys.executable, help="an interpreter that has HolisticTraceAnalysis")
@@ -56,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         hta_python=options.hta_python,
         size=options.size or ("10M" if options.quick else "300M"),
         ranks=(2, 8, 16) if options.quick else (8, 64, 1024),
+        simulated=options.simulated or (200 if options.quick else 10_000),
         rounds=options.rounds or (2 if options.quick else 5),
     )
     status = 0

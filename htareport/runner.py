@@ -7,10 +7,9 @@ and an analysis that raises cost their own part of the report and no more. Nothi
 from __future__ import annotations
 
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,16 +17,26 @@ import pandas as pd
 
 from htareport._version import __version__
 from htareport.analyses import discover
-from htareport.analyses.base import Analysis, Frames, Job
+from htareport.analyses.base import Analysis, Job
 from htareport.errors import NothingToReadError, UsageError, printable, without_credentials
 from htareport.executors import NO_MEMORY, Files, give_back, over_ranks
 from htareport.locations import paths_of
 from htareport.overview import marked, verdict
-from htareport.report import Report, Section, Status, Table, concat
+from htareport.packed import pack
+from htareport.report import Report, Section
 from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
-from htareport.rules.looking import RankEvidence, look
+from htareport.rules.looking import look
 from htareport.rules.telling import tell
+from htareport.summaries import (
+    RankSummary,
+    salvaged,
+    section_of,
+    sorted_summaries,
+    stride,
+    thinned,
+    thinned_warnings,
+)
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.model import Source
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
@@ -45,19 +54,6 @@ from htareport.trace.summary import (
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 _STRINGS = ("mode.string_storage", "python")  # Those that pyarrow holds cost a tenth more time, a third more memory.
-
-
-@dataclass
-class RankSummary:
-    """What a worker sends back of one rank."""
-
-    rank: int
-    facts: RankFacts | None = None
-    frames: dict[str, Frames] = field(default_factory=dict)
-    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Analysis: texts of the capabilities it lacks.
-    errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
-    evidence: RankEvidence | None = None  # What rules found.
-    load_error: str = ""
 
 
 @pd.option_context(*_STRINGS)
@@ -91,40 +87,52 @@ def analyze(  # noqa: PLR0913  the options of a run
     chosen = discover() if analyses is None else list(analyses)
     asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
     window = Window.parse(steps)
-    summaries = sorted(
-        _summaries(trace, Work(chosen, asked, window, how), executor, progress), key=lambda summary: summary.rank
-    )
+    work = Work(chosen, asked, window, how, ranks=len(trace.files))
+    return combined(trace, work, _summaries(trace, work, executor, progress), title)
+
+
+def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str = "") -> Report:
+    """Make the report of what workers found on all ranks, in whatever order that comes."""
+    summaries = sorted_summaries(found)
     loaded = [summary for summary in summaries if summary.facts]
     if not loaded:
         reasons = "; ".join(_file_error(trace, summary) for summary in summaries[:3])
         raise NothingToReadError(f"{trace.label}: no trace could be read ({reasons})")
-    _check_steps(window, loaded)
+    _check_steps(work.window, loaded)
     job = _job(loaded)
-    drawn = [_section(analysis, loaded, job) for analysis in chosen]
-    evidence = [summary.evidence for summary in loaded if summary.evidence]
-    found = [marked(tell(evidence, asked, job.zero_ns), _salvaged(loaded))] if evidence else []
-    sections = (*found, *(section for section, _ in drawn))
+    findings = _findings(loaded, work.rules, job)  # First, since the evidence of many ranks takes room.
+    drawn = [section_of(analysis, loaded, job) for analysis in work.analyses]
+    sections = (*findings, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
-    meta = job_meta(facts, trace.left_out, window) | {
+    meta = job_meta(facts, trace.left_out, work.window) | {
         "version": __version__,
         "source": trace.label,
-        "options": _options(chosen, asked),
+        "options": _options(work.analyses, work.rules),
         "problems": problems,
     }
-    salvaged = [text for each in facts for text in each.salvaged]
+    damaged = [text for each in facts for text in each.salvaged]
     warnings = (
         *problems,
-        *salvaged,
+        *damaged,
         *trace.warnings,
         *left_out_warnings(trace.left_out),
-        *step_warnings(facts, window),
+        *step_warnings(facts, work.window),
+        *thinned_warnings(facts, work.ranks),
         *consistency_warnings(facts, trace.unasked),
         *secret_warnings(facts),
-        *(warning for each in facts for warning in each.warnings if warning not in salvaged),
+        *(warning for each in facts for warning in each.warnings if warning not in damaged),
     )
     report = Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
-    return _with_numbered_hosts(report, facts) if redact else report
+    return _with_numbered_hosts(report, facts) if work.options.redact else report
+
+
+def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job) -> list[Section]:
+    """What rules say; it takes the ranks' evidence."""
+    evidence = [summary.evidence for summary in summaries if summary.evidence]
+    for summary in summaries:
+        summary.evidence = None
+    return [marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))] if evidence else []
 
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
@@ -153,6 +161,7 @@ class Work:
     window: Window = ALL
     options: ReadOptions = DEFAULT_OPTIONS
     version: str = __version__  # A worker elsewhere may have another.
+    ranks: int = 1  # Of the job, that share the room for rows.
 
 
 @pd.option_context(*_STRINGS)
@@ -180,11 +189,11 @@ def _summary(rank: int, files: Files, work: Work) -> RankSummary:
                 summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
             frames = analysis.without(trace) if lacking else analysis.map(trace)
             if frames:
-                summary.frames[analysis.name] = {name: frame.assign(rank=rank) for name, frame in frames.items()}
+                summary.frames[analysis.name] = pack(thinned(summary, frames, work.ranks))
         except Exception:  # noqa: BLE001  an analysis that fails costs only its section
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
     if work.rules:
-        summary.evidence = look(trace, work.rules)
+        summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
     return summary
 
 
@@ -199,64 +208,6 @@ def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Pr
 
 def _not_loaded(rank: int, reason: str) -> RankSummary:
     return RankSummary(rank, load_error=reason)
-
-
-def _section(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
-    """Return the section of an analysis and what failed in it, empty if nothing did."""
-    name = analysis.name
-    section = Section(name, analysis.title, str(analysis.group), analysis.help())
-    having = [s for s in summaries if name in s.frames]
-    errors = {s.rank: s.errors[name] for s in summaries if name in s.errors}
-    lacking = {s.rank: s.missing[name] for s in summaries if name in s.missing}
-    if all(s.rank in lacking for s in summaries) or not having:
-        if errors:
-            return _failed(section, next(iter(errors.values())))
-        reasons = Counter(reason for texts in lacking.values() for reason in texts)
-        reason = "; ".join(reasons) or analysis.nothing
-        return replace(section, status=Status.NOT_APPLICABLE, reason=reason), ""
-    try:
-        joined = {key: concat([s.frames[name][key] for s in having]) for key in having[0].frames[name]}
-        combined = analysis.combine(joined, job)
-        notes, problem = list(analysis.notes(combined)), ""
-        if errors:
-            notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
-            problem = f"section {name}: {notes[-1]}"
-        if lacking:
-            notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
-        done = replace(
-            section,
-            notes=tuple(notes),
-            facts=tuple(analysis.facts(combined)),
-            charts=tuple(chart for chart in analysis.charts(combined) if len(chart.frame)),
-            tables=tuple(Table(spec, combined[spec.name]) for spec in analysis.tables),
-        )
-    except Exception:  # noqa: BLE001  as above
-        return _failed(section, traceback.format_exc(limit=-3))
-    return marked(done, _salvaged(having)), problem
-
-
-def _salvaged(summaries: Sequence[RankSummary]) -> list[int]:
-    return [each.rank for each in summaries if each.facts and each.facts.salvaged]
-
-
-def _failed(section: Section, error: str) -> tuple[Section, str]:
-    failed = replace(section, status=Status.FAILED, reason=_last_line(error))
-    return failed, f"section {failed.name} failed: {failed.reason}"
-
-
-def _last_line(text: str) -> str:
-    """What was raised and where, without the traceback."""
-    lines = [line.strip() for line in text.strip().splitlines()]
-    place = next((line for line in reversed(lines) if line.startswith("File ")), "")
-    where = (
-        f" ({Path(place.split(chr(34))[1]).name}, {place.rpartition(', in ')[0].rpartition(', ')[2]})" if place else ""
-    )
-    return printable(lines[-1] + where)
-
-
-def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")  # noqa: PLR2004
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
 
 
 def _job(summaries: Sequence[RankSummary]) -> Job:

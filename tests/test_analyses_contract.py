@@ -204,9 +204,9 @@ def test_summaries_are_small(kind, long_rank):
     """What leaves a worker is far smaller than the 10,000 kernels of the trace."""
     summary = summarize(0, long_rank, Work([kind()], [], ALL))
     assert not summary.errors
-    rows = sum(len(frame) for frames in summary.frames.values() for frame in frames.values())
+    rows = sum(len(frame) for packed in summary.frames.values() for frame in packed.frames().values())
     assert rows <= 2_500
-    assert len(pickle.dumps(summary)) < 100_000
+    assert len(pickle.dumps(summary)) < 25_000
 
 
 def test_mapping_changes_nothing(kind, tmp_path):

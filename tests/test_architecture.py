@@ -32,8 +32,10 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "augment": MODEL | {"analyses"},
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
-    "rules": MODEL | {"analyses", "configurable"},  # Of analyses what they share: see below.
-    "runner": MODEL | {"analyses", "executors", "overview", "rules"},
+    "rules": MODEL | {"analyses", "configurable", "packed"},  # Of analyses what they share: see below.
+    "packed": {"report"},
+    "summaries": MODEL | {"analyses", "overview", "packed", "rules"},
+    "runner": MODEL | {"analyses", "executors", "overview", "packed", "rules", "summaries"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": {"locations"},
     "clusters": {"errors", "executors"},

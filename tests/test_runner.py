@@ -70,6 +70,20 @@ def test_serial_and_processes_and_any_order_give_the_same_bytes(folder, two_proc
     assert analyze(shuffled, executor=two_processes).to_json() == serial
 
 
+def test_very_many_steps_on_very_many_ranks(folder, monkeypatch):
+    """Each rank has rows of every other step, the same ones; what is not told by step is whole; a warning says so."""
+    whole = analyze(folder)
+    monkeypatch.setattr("htareport.summaries.MOST_STEPS", 12)
+    report = analyze(folder)
+    assert whole["step_time"].table("per_step").groupby("rank")["step"].agg(list).tolist() == [[0, 1, 2, 3, 4]] * 4
+    for section in ("step_time", "temporal_breakdown"):
+        assert report[section].table("per_step").groupby("rank")["step"].agg(list).tolist() == [[0, 2, 4]] * 4
+    for section in ("kernel_breakdown", "operators", "stragglers", "collectives"):
+        assert report[section].table().equals(whole[section].table())
+    (warning,) = set(report.warnings) - set(whole.warnings)
+    assert warning == "4 ranks with up to 5 steps each: step times and their parts are told of one step in 2"
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 def test_a_bad_file_costs_its_rank(copied, two_processes, pooled):
     """The rest is reported, and the problem names the file and the rank."""

@@ -35,12 +35,13 @@ _ARRIVALS = (
 )
 
 
-def recorded_times(trace: RankTrace) -> pd.DataFrame:
-    """Length of each step of a rank, and of all that was recorded as that of step -1: step, time (ns)."""
+def recorded_times(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """Length of each step of a rank that has calls, and of all recorded as that of step -1: step, time (ns)."""
     steps, by_capture = trace.steps, trace.device_events.groupby("capture")
     recorded = int((by_capture["end"].max() - by_capture["ts"].min()).sum())  # The time between is none.
     number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
-    return pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
+    times = pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
+    return times[times["step"].isin([*calls["step"], OUTSIDE])]
 
 
 def arrival_rows(found: Matching, times: pd.DataFrame, zero_ns: int) -> pd.DataFrame:

@@ -107,7 +107,7 @@ class KernelBreakdown(Analysis):
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        by_rank, histogram = frames["kernels"], frames["histogram"]
+        by_rank, histogram = frames["kernels"], kernel_stats.pooled_bins(frames.pop("histogram"))
         if by_rank["rank"].nunique() == 1:
             kernels = by_rank.drop(columns="rank")
         else:

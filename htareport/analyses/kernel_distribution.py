@@ -104,10 +104,10 @@ class KernelDistribution(Analysis):
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        by_rank = frames["kernels"]
+        by_rank, histogram = frames["kernels"], kernel_stats.pooled_bins(frames.pop("histogram"))
         merged = kernel_stats.merged(by_rank, ["name", "kind"]).sort_values(["sum", "name"], ascending=[False, True])
         top = merged.groupby("kind", sort=False).head(self.num_kernels).head(_MOST_NAMES).reset_index(drop=True)
-        top = kernel_stats.with_quantiles(top, frames["histogram"], _QUANTILES)
+        top = kernel_stats.with_quantiles(top, histogram, _QUANTILES)
         chosen = by_rank.merge(top[["name", "kind"]], on=["name", "kind"])
         groups = chosen.groupby(["name", "kind"], sort=False)["mean"]
         spread = groups.agg(["min", "max"])
@@ -120,7 +120,7 @@ class KernelDistribution(Analysis):
         several = by_rank["rank"].nunique() > 1
         extra = extra if several else extra.assign(spread=np.nan, slowest_rank=np.nan)
         durations = frames["durations"].groupby(["kind", "bin"])["count"].sum().reset_index()
-        known = frames["histogram"].groupby(["name", "kind"])["count"].sum()
+        known = histogram.groupby(["name", "kind"])["count"].sum()
         lacking = top["count"] - known.reindex(pd.MultiIndex.from_frame(top[["name", "kind"]]), fill_value=0).to_numpy()
         return {
             "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),

@@ -12,6 +12,7 @@ from htareport.trace import RankTrace
 
 _NS = Unit.NANOSECONDS
 KIND_LABELS = {"compute": "compute", "comm": "communication", "memory": "memory"}
+_BINS = 200_000  # Of histograms that are added up at a time.
 MOST_NAMES = 1_000  # Kernel names a rank sends on its own; the rest goes together.
 REST = "\U0010ffff all others \U0010ffff"  # Their name until it becomes words; no compiler makes one of noncharacters.
 
@@ -103,8 +104,7 @@ def _std(table: pd.DataFrame) -> NDArray[np.float64]:
 
 def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[str, float]) -> pd.DataFrame:
     """Add quantiles from merged histograms to rows keyed by name and kind (error up to 1 %; see `quantiles`)."""
-    groups = histogram.groupby(["name", "kind", "bin"])
-    pooled = groups.agg({"count": "sum", "min": "min", "max": "max"}).reset_index()
+    pooled = pooled_bins(histogram)
     wanted = np.array(list(shares.values()))
     rows = {}
     for key, group in pooled.groupby(["name", "kind"]):
@@ -116,6 +116,17 @@ def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[st
     )
     found = np.clip(found, table[["min"]].to_numpy(), table[["max"]].to_numpy())
     return table.assign(**dict(zip(shares, found.T, strict=True)))
+
+
+def pooled_bins(histogram: pd.DataFrame) -> pd.DataFrame:
+    """Add up histograms of all ranks, some rows at a time, since grouping takes several times their memory."""
+    pieces = (histogram.iloc[at : at + _BINS] for at in range(0, max(len(histogram), 1), _BINS))
+    return _added_up(pd.concat(map(_added_up, pieces), ignore_index=True))
+
+
+def _added_up(histogram: pd.DataFrame) -> pd.DataFrame:
+    groups = histogram.groupby(["name", "kind", "bin"])
+    return groups.agg({"count": "sum", "min": "min", "max": "max"}).reset_index()
 
 
 def top_names(table: pd.DataFrame, most: int, ratio: float) -> pd.Series:

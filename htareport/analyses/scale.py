@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.report import Chart, Mark, Unit
+from htareport.report import Chart, Column, Mark, Table, TableSpec, Unit
 
 MOST_BARS = 256
 MOST_HEATMAP_ROWS = 128
 MOST_HEATMAP_COLUMNS = 128
 MOST_POINTS = 400
-MOST_ROWS = 12_000  # Of a table with rows for each rank.
+MOST_ROWS = 12_000  # Of a table with rows for each rank;
+MANY_RANKS = 1_024  # of a job of more ranks than these
+MOST_ROWS_OF_MANY = 5_000  # only so many, which keeps all tables together within what a report may have.
 
 
 def rank_labels(frame: pd.DataFrame) -> pd.Series[Any]:
@@ -98,6 +100,21 @@ def worst_ranks(frame: pd.DataFrame, by: str, most: int = MOST_ROWS) -> pd.DataF
         return frame
     order = frame.groupby("rank")[by].sum().sort_values(ascending=False, kind="stable").index
     return frame[frame["rank"].isin(order[: max(1, most * len(order) // len(frame))])]
+
+
+def table_of(spec: TableSpec, frame: pd.DataFrame, ranks: int) -> Table:
+    """A table; of very many ranks those with the largest sums of its first measure, these first, and a note."""
+    measure = next((column for column in spec.measures if column.name in frame and _adds_up(column, frame)), None)
+    if "rank" not in spec.keys or ranks <= MANY_RANKS or len(frame) <= MOST_ROWS_OF_MANY or measure is None:
+        return Table(spec, frame)
+    there, kept = frame["rank"].nunique(), worst_ranks(frame, measure.name, MOST_ROWS_OF_MANY)
+    shown, sums = kept["rank"].nunique(), kept.groupby("rank")[measure.name].transform("sum")
+    kept = kept.assign(order=-sums).sort_values(["order", "rank"], kind="stable")
+    return Table(spec, kept, f"Holds {shown:,} of {there:,} ranks: those with the largest “{measure.label}”.")
+
+
+def _adds_up(column: Column, frame: pd.DataFrame) -> bool:
+    return not column.unit.is_id and not column.unit.is_text and frame[column.name].dtype.kind in "iuf"
 
 
 def ranks_note(table: str, frame: pd.DataFrame, there: int, which: str) -> Iterator[str]:

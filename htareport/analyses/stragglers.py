@@ -143,7 +143,8 @@ class Stragglers(Analysis):
     )
 
     def map(self, trace: RankTrace) -> Frames:
-        return {**call_frames(trace), "times": recorded_times(trace)}
+        frames = call_frames(trace)
+        return {**frames, "times": recorded_times(trace, frames["calls"])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         found = matching(frames)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from htareport.analyses.arrivals import arrival_rows, is_late, recorded_times, significant
 from htareport.analyses.collective_calls import Matching, call_frames, matching
-from htareport.report import concat
+from htareport.packed import join, pack
 from htareport.rules.base import Evidence, Found
 from htareport.rules.communication_own import Own, own_time
 from htareport.rules.communication_sets import awaited
@@ -19,15 +19,14 @@ from htareport.rules.rank import Rank, total
 from htareport.trace.metadata import world_size_of
 from htareport.trace.steps import OUTSIDE
 
-FRAMES = ("calls", "kinds", "set_aside", "times")
-
 
 def calls_of(rank: Rank) -> Evidence:
     """A rank's collectives and own time: the evidence of every rule that compares ranks, sent once for all of them."""
     if "calls" not in rank.shared:
-        frames = call_frames(rank.trace) | {"times": recorded_times(rank.trace)}
+        frames = call_frames(rank.trace)
+        frames["times"] = recorded_times(rank.trace, frames["calls"])
         every = per(rank)
-        numbers = {"frames": frames, "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
+        numbers = {"frames": pack(frames), "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
         world = world_size_of(rank.trace.captures[0].meta) or 1
         rank.shared["calls"] = Evidence(numbers=numbers | {"world": world})
     found: Evidence = rank.shared["calls"]
@@ -37,10 +36,7 @@ def calls_of(rank: Rank) -> Evidence:
 def matched(found: Found) -> Matching:
     """The collectives of all ranks, matched and on one clock."""
     if "matching" not in found.shared:
-        frames = {
-            name: concat([each.numbers["frames"][name].assign(rank=rank) for rank, each in found.ranks.items()])
-            for name in FRAMES
-        }
+        frames = join((rank, each.numbers["frames"]) for rank, each in found.ranks.items())
         found.shared["times"], found.shared["matching"] = frames["times"], matching(frames)
     made: Matching = found.shared["matching"]
     return made

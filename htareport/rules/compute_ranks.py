@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +76,13 @@ class SlowRank(Rule):
 
     def tell(self, found: Found) -> Finding | None:
         times: dict[int, Mapping[str, float]] = {rank: each.numbers["times"] for rank, each in found.ranks.items()}
-        slow = [each for rank in times if (each := self._slow(rank, times))]
+        by_key = defaultdict[str, list[float]](list)
+        for mine in times.values():
+            for key, time in mine.items():
+                by_key[key].append(time)
+        for every in by_key.values():
+            every.sort()
+        slow = [each for rank, mine in times.items() if (each := self._slow(rank, mine, by_key))]
         if not slow:
             return None
         most = max(slow, key=lambda each: (each.ratio, -each.rank))
@@ -98,18 +105,24 @@ class SlowRank(Rule):
             verify="With the rank on another device the difference is gone.",
         )
 
-    def _slow(self, rank: int, times: Mapping[int, Mapping[str, float]]) -> _Slow | None:
-        """How a rank compares to the median of the others, None where it is not slower by one factor."""
-        ratios = [
-            own / median(others)
-            for key, own in times[rank].items()
-            if (others := [each[key] for other, each in times.items() if other != rank and key in each])
-        ]
+    def _slow(self, rank: int, mine: Mapping[str, float], every: Mapping[str, Sequence[float]]) -> _Slow | None:
+        """How a rank compares to the median of the others, None where it is not slower by one factor.
+
+        `every` has the times of all ranks in order.
+        """
+        ratios = [own / _median_of_others(every[key], own) for key, own in mine.items() if len(every[key]) > 1]
         if len(ratios) < self.kernels:
             return None
         low, middle, high = np.percentile(ratios, [25, 50, 75]).tolist()
         is_slow = middle >= self.ratio and high - low <= self.spread
         return _Slow(rank, middle, high - low, len(ratios)) if is_slow else None
+
+
+def _median_of_others(times: Sequence[float], own: float) -> float:
+    """The median of times in order without one of them."""
+    place, left = bisect_left(times, own), len(times) - 1
+    low, high = (times[middle + (middle >= place)] for middle in ((left - 1) // 2, left // 2))
+    return (low + high) / 2
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -37,8 +37,8 @@ class RankEvidence:
     moves: Moves | str = ""
 
 
-def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
-    """Look at one rank with every rule. Never raises."""
+def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidence:
+    """Look at one rank with every rule. Never raises. The lengths of steps are those of every so many."""
     rank, made = Rank(trace), RankEvidence(trace.rank)
     for rule in rules:
         try:
@@ -53,7 +53,8 @@ def look(trace: RankTrace, rules: Sequence[Rule]) -> RankEvidence:
         except Exception:  # noqa: BLE001  a rule that fails costs only its finding
             made.errors[rule.code] = traceback.format_exc(limit=-3)
     steps = trace.steps
-    made.steps = dict(zip(steps["number"].tolist(), (steps["end"] - steps["start"]).tolist(), strict=True))
+    lengths = dict(zip(steps["number"].tolist(), (steps["end"] - steps["start"]).tolist(), strict=True))
+    made.steps = {number: length for number, length in lengths.items() if number % every == 0} or lengths
     made.whole = rank.whole / max(len({device for device, _ in rank.lanes}), 1)
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)

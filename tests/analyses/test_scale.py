@@ -1,0 +1,37 @@
+"""Tables over very many ranks."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from htareport.analyses import scale
+from htareport.analyses.scale import table_of
+from htareport.report import Column, TableSpec, Unit, key
+
+SPEC = TableSpec("steps", "Steps", (key("rank", "Rank"), key("step", "Step"), Column("time", "Time", Unit.NANOSECONDS)))
+FRAME = pd.DataFrame({"rank": [0, 0, 1, 1, 2, 2, 3, 3], "step": [4, 5] * 4, "time": [1, 2, 9, 9, 3, 4, 9, 9]})
+
+
+def test_few_ranks_have_all_their_rows(monkeypatch):
+    """However many rows that is."""
+    monkeypatch.setattr(scale, "MOST_ROWS_OF_MANY", 4)
+    table = table_of(SPEC, FRAME, scale.MANY_RANKS)
+    assert table.frame.equals(FRAME)
+    assert not table.note
+
+
+def test_of_very_many_ranks_the_slowest_come_first_and_the_others_are_counted(monkeypatch):
+    """Ranks are whole or not there; of equal ones the lower comes first."""
+    monkeypatch.setattr(scale, "MOST_ROWS_OF_MANY", 6)
+    table = table_of(SPEC, FRAME, scale.MANY_RANKS + 1)
+    assert table.frame["rank"].tolist() == [1, 1, 3, 3, 2, 2]
+    assert table.frame["step"].tolist() == [4, 5] * 3
+    assert table.note == "Holds 3 of 4 ranks: those with the largest “Time”."
+
+
+def test_tables_without_ranks_stay_whole(monkeypatch):
+    """They do not grow with the job."""
+    monkeypatch.setattr(scale, "MOST_ROWS_OF_MANY", 2)
+    spec = TableSpec("steps", "Steps", (key("step", "Step"), Column("time", "Time", Unit.NANOSECONDS)))
+    frame = pd.DataFrame({"step": [1, 2, 3], "time": [1, 2, 3]})
+    assert len(table_of(spec, frame, 10_000).frame) == 3
