@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from htareport.cli import main
+from htareport.executors import make_executor
 
 
 gc.disable()  # Imports and tests that are collected make hundreds of thousands of objects, and no garbage.
@@ -26,6 +27,13 @@ class Ran:
     status: int
     out: str
     err: str
+
+
+@pytest.fixture(scope="session")
+def two_processes():
+    """A pool of two, started once."""
+    with make_executor(2) as pool:
+        yield pool
 
 
 @pytest.fixture

@@ -50,12 +50,6 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def two_processes():
-    with make_executor(2) as pool:
-        yield pool
-
-
 @pytest.fixture
 def copied(folder, tmp_path):
     """A copy of the folder, to spoil."""

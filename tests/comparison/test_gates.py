@@ -1,7 +1,5 @@
 """Gates: what can be written, what it means, how it comes out, and what CI sees of it."""
 
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import orjson
@@ -281,11 +279,10 @@ def test_gates_in_a_file(runs, tmp_path):
 
 def test_diff_of_folders(tmp_path):
     """From the command line, from traces."""
-    Job(seed=1, steps=3).report(tmp_path / "a", analyses=())
-    Job(seed=2, steps=3).report(tmp_path / "b", analyses=())
-    command = [sys.executable, "-m", "htareport", "diff", "a", "b", "-o", "x.html", "-o", "x.md", "-q", "-j", "1"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    for seed, name in ((1, "a"), (2, "b")):
+        Job(seed=seed, ranks=1, steps=3, layers=1).report(tmp_path / name, analyses=())
+    outputs = ["-o", str(tmp_path / "x.html"), "-o", str(tmp_path / "x.md")]
+    assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b"), *outputs, "-q", "-j", "1"]) == 0
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert "b against a" in page
     assert page.index("What changed") < page.index("Temporal breakdown")

@@ -264,7 +264,7 @@ def test_no_time_counts_twice(loaded, first, second):
         assert together <= median(rank.steps.values()) == 1000 * STEP
 
 
-def test_the_same_in_one_process_and_in_several(tmp_path):
+def test_the_same_in_one_process_and_in_several(tmp_path, two_processes):
     """The bytes of the report, with all rules there are."""
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     for rank in range(2):
@@ -272,8 +272,7 @@ def test_the_same_in_one_process_and_in_several(tmp_path):
         made.write(tmp_path / f"{rank}.json")
     rules = [rule() for rule in rule_classes().values()]
     alone = analyze(tmp_path, analyses=[], rules=rules)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert analyze(tmp_path, analyses=[], rules=rules, executor=pool).to_json() == alone.to_json()
+    assert analyze(tmp_path, analyses=[], rules=rules, executor=two_processes).to_json() == alone.to_json()
     assert alone["findings"].findings
 
 

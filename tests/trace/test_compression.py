@@ -20,7 +20,7 @@ from htareport.trace import RankTrace, Trace, blocks, unpack
 @pytest.fixture
 def text() -> bytes:
     made = TraceBuilder(rank=None)
-    for n in range(400):
+    for n in range(100):
         made.kernel(f"kernel {n % 7}", 10 * n, "3.5", launch=(10 * n - 5, 2))
     return made.json().encode()
 
