@@ -10,7 +10,6 @@ import pytest
 from htareport.cli import main
 from htareport.executors import make_executor
 
-
 gc.disable()  # Imports and tests that are collected make hundreds of thousands of objects, and no garbage.
 
 

@@ -134,9 +134,9 @@ def test_an_analysis_that_returns_no_frames(folder, two_processes, pooled):
     assert len(report["temporal_breakdown"].table()) == 4
 
 
-def test_a_killed_worker_costs_its_rank(folder):
-    """Those that were being read meanwhile are read again."""
-    seen = []
+def test_a_killed_worker_costs_its_rank(folder, two_processes):
+    """Those that were being read meanwhile are read again; another pool's workers stay as they are."""
+    seen, others = [], {two_processes.submit(os.getpid).result()}
     files = {rank: folder / f"rank{rank}.json" for rank in (0, 1)}
     with make_executor(2) as pool:
         report = analyze(
@@ -152,6 +152,7 @@ def test_a_killed_worker_costs_its_rank(folder):
         again = analyze({3: files[0]}, analyses=[TemporalBreakdown()], executor=pool)  # The pool is broken by now.
         assert again["temporal_breakdown"].table()["rank"].tolist() == [3]
     assert [done for done, _, _ in seen] == [1, 2]
+    assert len(others | {two_processes.submit(os.getpid).result() for _ in range(3)}) <= 2
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from statistics import median
 
 import numpy as np
