@@ -237,7 +237,7 @@ def covered(claims: Sequence[Sequence[Pairs]]) -> float:
     return float(marks.sum()) / 2 / STEPS
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(CLAIMS, min_size=1, max_size=4), st.lists(CLAIMS, min_size=4, max_size=4))
 def test_no_time_counts_twice(loaded, first, second):
     """Whatever is claimed: a saving is no longer than its claim, and together they are no longer than the union.
