@@ -11,6 +11,7 @@ import pandas as pd
 from htareport.algorithms.collectives import Clocks, Matched, agree, align, match
 from htareport.analyses.base import Frames
 from htareport.analyses.collective_names import labels_of
+from htareport.analyses.once import once
 from htareport.report import Unit
 from htareport.trace import RankTrace
 from htareport.trace.metadata import world_size_of
@@ -32,6 +33,7 @@ APART = "whose ends lie apart, so that they hardly belong together"
 NOT_SENT = "beyond those that were compared, evenly chosen"
 
 
+@once
 def call_frames(trace: RankTrace) -> Frames:
     """A rank's collectives, evenly chosen where they are very many.
 

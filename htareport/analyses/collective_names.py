@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from htareport.analyses.once import once
 from htareport.trace import RankTrace
 
 OTHER = "other communication"
@@ -45,6 +46,7 @@ _WORDS = {
 }
 
 
+@once
 def labels_of(trace: RankTrace) -> pd.DataFrame:
     """What is known of each communication kernel, by row of `device_events`.
 

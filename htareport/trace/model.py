@@ -153,6 +153,11 @@ class RankTrace:
         return max((c.last_ns for c in self.captures if c.last_ns is not None), default=None)
 
     @cached_property
+    def shared(self) -> dict[str, Any]:
+        """What analyses and rules derive of it for each other, by name: see analyses/once.py."""
+        return {}
+
+    @cached_property
     def events(self) -> Events:
         """Events by category."""
         return Events(self.loaded, self._names)

@@ -26,6 +26,18 @@ def runs(tmp_path_factory):
     return base, Job(seed=2, factors={GEMM: 1.2}).report(folder / "new"), Job(seed=3, steps=3).report(folder / "few")
 
 
+@pytest.fixture(scope="module")
+def compared(runs):
+    return compare(*runs[:2])
+
+
+@pytest.fixture(scope="module")
+def files(runs, tmp_path_factory):
+    """The base and the new run, saved."""
+    folder = tmp_path_factory.mktemp("saved")
+    return [str(report.write(folder / f"{name}.json")) for name, report in zip(("base", "new"), runs, strict=False)]
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -129,8 +141,8 @@ def test_absolute(runs, gate, state):
         ("memory_peak > +10%", "inconclusive"),
     ],
 )
-def test_relative(runs, gate, state):
-    assert _state(compare(runs[0], runs[1]), gate, runs[0]) == state
+def test_relative(runs, compared, gate, state):
+    assert _state(compared, gate, runs[0]) == state
 
 
 def test_too_few_steps_are_inconclusive(runs, tmp_path):
@@ -248,12 +260,9 @@ def test_junit_of_hostile_text():
         (["--fail-on", "step_time"], 2),
     ],
 )
-def test_exit_status_of_diff(runs, tmp_path, capsys, gates, status):
-    for name, report in zip(("base", "new"), runs[:2], strict=True):
-        report.write(tmp_path / f"{name}.json")
+def test_exit_status_of_diff(files, tmp_path, capsys, gates, status):
     out = tmp_path / "out.json"
-    sides = [str(tmp_path / "base.json"), str(tmp_path / "new.json")]
-    assert main(["diff", *sides, "-o", str(out), "-o", str(tmp_path / "out.xml"), *gates]) == status
+    assert main(["diff", *files, "-o", str(out), "-o", str(tmp_path / "out.xml"), *gates]) == status
     assert out.exists() == (status != 2)
     told = capsys.readouterr().err
     assert ("error: gate " in told) == (status == 1)
