@@ -83,7 +83,6 @@ def test_an_unknown_option_shows_the_usage_of_its_command(cli):
         ("a\nb\x1b[31m\x9b", r"a\x0ab\x1b[31m\x9b"),
         ("\u202eevil\u2066\ufeff\U000e0041", r"\u202eevil\u2066\ufeff\U000e0041"),
     ],
-    ids=ascii,  # What runs tests in parallel sends their names as UTF-8.
 )
 def test_printable(text, shown):
     assert printable(text) == shown

@@ -77,7 +77,6 @@ def test_cut_in_the_middle():
         ("\ud800", "\ufffd"),
         ("核函数_ядро_🚀", "核函数_ядро_🚀"),
     ],
-    ids=ascii,
 )
 def test_what_does_not_show_is_spelled_out(name, shown):
     assert short(name) == shown
