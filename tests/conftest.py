@@ -1,4 +1,4 @@
-"""The command line, run in this process in an empty folder."""
+"""What all tests share: settings, one pool of processes, and the command line in this process and an empty folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import gc
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from htareport.cli import main
 from htareport.executors import make_executor
 
+# The same examples in every run, and no limit in seconds: on a busy machine any example may take long.
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 gc.disable()  # Imports and tests that are collected make hundreds of thousands of objects, and no garbage.
 
 
