@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -41,12 +42,12 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 def make_executor(jobs: int) -> Executor | None:
     """Return a pool of so many processes, or None (this process) for one. Leaving its `with` early ends the workers."""
-    return None if jobs <= 1 else _Pool(jobs, mp_context=_Context(), initializer=_end_with_parent)
+    return None if jobs <= 1 else _Pool(jobs)
 
 
 def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
     """Run one task in a process of its own. BrokenExecutor if that process is killed."""
-    with _Pool(1, mp_context=_Context(), initializer=_end_with_parent) as pool:
+    with _Pool(1) as pool:
         return pool.submit(task, *arguments).result()
 
 
@@ -214,13 +215,23 @@ class _Worker(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    Process = _Worker
+    """What a pool starts its workers with; it knows them from before they start."""
+
+    def __init__(self) -> None:
+        self.workers = set[BaseProcess]()
+
+    def Process(self, *arguments: Any, **options: Any) -> _Worker:  # type: ignore[override]  # noqa: N802  Its name.
+        self.workers.add(worker := _Worker(*arguments, **options))
+        return worker
 
 
 class _Pool(ProcessPoolExecutor):
+    def __init__(self, jobs: int) -> None:
+        self._context = _Context()
+        super().__init__(jobs, mp_context=self._context, initializer=_end_with_parent)
+
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:  # noqa: PYI036  Passed on.
         if kind is not None:
-            for child in multiprocessing.active_children():
-                if isinstance(child, _Worker):
-                    child.terminate()
+            for child in set(multiprocessing.active_children()) & self._context.workers:  # Not those of another pool.
+                child.terminate()
         return super().__exit__(kind, *rest)

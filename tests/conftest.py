@@ -1,12 +1,28 @@
-"""The command line, run in this process in an empty folder, and a cache that is nobody's."""
+"""What all tests share: settings, a cache that is nobody's, one pool of processes, the command line in this process."""
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from htareport.cli import main
+from htareport.executors import make_executor
+
+# The same examples in every run, and no limit in seconds: on a busy machine any example may take long.
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
+gc.disable()  # Imports and tests that are collected make hundreds of thousands of objects, and no garbage.
+
+
+def pytest_collection_finish():
+    """What stands by now stays: the collector need not look at it again and again, a tenth of the time otherwise."""
+    gc.freeze()
+    gc.enable()
 
 
 @dataclass(frozen=True)
@@ -24,6 +40,13 @@ def _own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HTAREPORT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def two_processes():
+    """A pool of two, started once."""
+    with make_executor(2) as pool:
+        yield pool
 
 
 @pytest.fixture

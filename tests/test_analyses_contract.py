@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from htareport.runner import Work, analyze, summarize
 from htareport.trace import ALL, Capability, RankTrace
 
 CLASSES = analysis_classes()
+KINDS = list(CLASSES.values())
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 SHAPES = {"Input Dims": [[512], [64, 256], [256, 512]], "Input type": ["float"] * 3}
 COUNTERS = {"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 1000.0, "dram__bytes_read.sum": 500}
@@ -69,10 +71,42 @@ def no_length(rank: int = 0) -> TraceBuilder:
     return trace.memory(3, 0, 64).profiler_range("empty", 1, 0, COUNTERS)
 
 
-def section_of(kind, tmp_path, *builders, name="traces", **options):
-    for number, builder in enumerate(builders):
-        builder.write(tmp_path / name / f"{number}.json")
-    return analyze(tmp_path / name, analyses=[kind(**(ASKED.get(kind.name, {}) | options))])[kind.name]
+RANKS = {
+    "rank": [busy_rank(0)],
+    "3 and 17": [busy_rank(3), busy_rank(17)],
+    "17 and 3": [busy_rank(17), busy_rank(3)],
+    "devices": [busy_rank(0, devices=2)],
+    "text": [text_streams(0)],
+    "text and numbers": [text_streams(0), busy_rank(1)],
+    "host first": [host_only(0), busy_rank(1)],
+    "host and empty": [busy_rank(0), host_only(1), TraceBuilder(2)],
+    "no length": [no_length(0)],
+    "once": [busy_rank(0), busy_rank(1)],
+    "twice": [busy_rank(0, 2), busy_rank(1, 2)],
+    "one kernel": [TraceBuilder(0).kernel("only", 5, 10)],
+    "host": [host_only()],
+    "empty": [TraceBuilder(0)],
+}
+
+
+def doubled(kind):
+    """The options that are times, twice as long."""
+    return {name: 2 * value for name, value in kind.options().items() if isinstance(value, float) and value > 1}
+
+
+@pytest.fixture(scope="module")
+def section_of(tmp_path_factory):
+    """The section of an analysis over traces by name, read once for all analyses, as in a report."""
+
+    @cache
+    def report(name):
+        folder = tmp_path_factory.mktemp("ranks") / "traces"
+        for number, builder in enumerate(RANKS[name]):
+            builder.write(folder / f"{number}.json")
+        options = {kind: ASKED.get(kind.name, {}) | (doubled(kind) if name == "twice" else {}) for kind in KINDS}
+        return analyze(folder, analyses=[kind(**chosen) for kind, chosen in options.items()])
+
+    return lambda kind, name: report(name)[kind.name]
 
 
 def test_help(kind):
@@ -127,53 +161,43 @@ def test_instances_travel(kind):
     assert is_dataclass(kind) or not kind.options()
 
 
-def test_one_kernel(kind, tmp_path):
+def test_one_kernel(kind, section_of):
     """A trace of a single kernel gives numbers or a reason, never a failure."""
-    section = section_of(kind, tmp_path, TraceBuilder(0).kernel("only", 5, 10))
+    section = section_of(kind, "one kernel")
     assert section.status is (Status.OK if section.tables else Status.NOT_APPLICABLE), section.reason
     assert section.status is Status.OK or section.reason
 
 
-def test_a_trace_of_the_host_only(kind, tmp_path):
+def test_a_trace_of_the_host_only(kind, section_of):
     """Is not applicable with the reason, unless the analysis is about the host."""
-    section = section_of(kind, tmp_path, host_only())
+    section = section_of(kind, "host")
     if section.status is not Status.OK:
         assert section.status is Status.NOT_APPLICABLE
         assert section.reason in {kind.nothing, *(str(capability) for capability in Capability)}
         assert not section.tables
 
 
-def test_an_empty_trace(kind, tmp_path):
+def test_an_empty_trace(kind, section_of):
     """Is not applicable either."""
-    section = section_of(kind, tmp_path, TraceBuilder(0))
+    section = section_of(kind, "empty")
     assert section.status is Status.NOT_APPLICABLE
     assert section.reason
 
 
 @pytest.mark.parametrize(
     "ranks",
-    [
-        [busy_rank(0)],
-        [busy_rank(3), busy_rank(17)],
-        [busy_rank(0, devices=2)],
-        [text_streams(0)],
-        [text_streams(0), busy_rank(1)],
-        [host_only(0), busy_rank(1)],
-        [busy_rank(0), host_only(1), TraceBuilder(2)],
-        [no_length(0)],
-    ],
-    ids=["rank", "3 and 17", "devices", "text", "text and numbers", "host first", "host and empty", "no length"],
+    ["rank", "3 and 17", "devices", "text", "text and numbers", "host first", "host and empty", "no length"],
 )
-def test_whatever_the_trace_the_section_is_whole(kind, tmp_path, ranks):
+def test_whatever_the_trace_the_section_is_whole(kind, section_of, ranks):
     """Tables have their columns, of the kind that they say; charts refer to columns of their frames."""
-    section = section_of(kind, tmp_path, *ranks)
+    section = section_of(kind, ranks)
     assert section.status is Status.OK, section.reason
     assert [table.spec for table in section.tables] == list(kind.tables)
     for table in section.tables:
         for column in table.spec.columns:
             if not column.unit.is_text and column.unit is not Unit.ID:
                 assert table.frame[column.name].dtype.kind in "if", (table.spec.name, column.name)
-        assert "rank" not in table.frame or set(table.frame["rank"]) <= {each.rank for each in ranks}
+        assert "rank" not in table.frame or set(table.frame["rank"]) <= {each.rank for each in RANKS[ranks]}
     for chart in section.charts:
         used = [getattr(chart, field) for field in CHART_COLUMNS if getattr(chart, field) is not None]
         assert set(used) <= set(chart.frame.columns), chart.name
@@ -186,8 +210,8 @@ def test_whatever_the_trace_the_section_is_whole(kind, tmp_path, ranks):
 
 
 @pytest.fixture(scope="module")
-def long_rank(tmp_path_factory):
-    """Ten thousand kernels of fifty names in twenty steps."""
+def long_summary(tmp_path_factory):
+    """What leaves a worker that has read ten thousand kernels of fifty names in twenty steps."""
     trace = TraceBuilder(0)
     for step in range(20):
         trace.step(step, 100_000 * step, 100_000)
@@ -197,16 +221,16 @@ def long_rank(tmp_path_factory):
             trace.cpu_op(f"aten::op{number % 50}", start, 5).kernel(
                 name, start + 20, 100 + number, launch=(start + 1, 3)
             )
-    return trace.write(tmp_path_factory.mktemp("long") / "rank0.json")
+    path = trace.write(tmp_path_factory.mktemp("long") / "rank0.json")
+    return summarize(0, path, Work([kind() for kind in KINDS], [], ALL))
 
 
-def test_summaries_are_small(kind, long_rank):
+def test_summaries_are_small(kind, long_summary):
     """What leaves a worker is far smaller than the 10,000 kernels of the trace."""
-    summary = summarize(0, long_rank, Work([kind()], [], ALL))
-    assert not summary.errors
-    rows = sum(len(frame) for packed in summary.frames.values() for frame in packed.frames().values())
-    assert rows <= 2_500
-    assert len(pickle.dumps(summary)) < 25_000
+    assert not long_summary.errors
+    frames = {kind.name: long_summary.frames[kind.name]} if kind.name in long_summary.frames else {}
+    assert sum(len(frame) for packed in frames.values() for frame in packed.frames().values()) <= 2_500
+    assert len(pickle.dumps(replace(long_summary, frames=frames))) < 25_000
 
 
 def test_mapping_changes_nothing(kind, tmp_path):
@@ -222,11 +246,9 @@ def test_mapping_changes_nothing(kind, tmp_path):
         assert all((values == columns[category][name]).all() for name, values in table.items() if name != "bandwidth")
 
 
-def test_twice_the_times_are_twice_the_times(kind, tmp_path):
+def test_twice_the_times_are_twice_the_times(kind, section_of):
     """Where all times and thresholds double, times in the tables do, rates may halve and nothing else changes."""
-    once = section_of(kind, tmp_path, busy_rank(0), busy_rank(1), name="once")
-    options = {name: 2 * value for name, value in kind.options().items() if isinstance(value, float) and value > 1}
-    twice = section_of(kind, tmp_path, busy_rank(0, 2), busy_rank(1, 2), name="twice", **options)
+    once, twice = section_of(kind, "once"), section_of(kind, "twice")
     for table in once.tables:
         other = twice.table(table.spec.name)
         for column in table.spec.columns:
@@ -251,10 +273,9 @@ def test_twice_the_times_are_twice_the_times(kind, tmp_path):
                 )
 
 
-def test_order_of_ranks_changes_nothing(kind, tmp_path):
+def test_order_of_ranks_changes_nothing(kind, section_of):
     """Whichever file comes first; only its name differs."""
-    one = section_of(kind, tmp_path, busy_rank(3), busy_rank(17), name="one")
-    two = section_of(kind, tmp_path, busy_rank(17), busy_rank(3), name="two")
+    one, two = section_of(kind, "3 and 17"), section_of(kind, "17 and 3")
     for ours, theirs in zip(one.tables, two.tables, strict=True):
         frames = (each.frame.drop(columns="file", errors="ignore") for each in (ours, theirs))
         pd.testing.assert_frame_equal(*frames)

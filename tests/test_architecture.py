@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,15 @@ HEAVY = {
 }
 
 
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """What these tests look at in a file, which is parsed once."""
+    parts = ast.walk(ast.parse(path.read_bytes()))
+    return tuple(node for node in parts if isinstance(node, ast.Import | ast.ImportFrom | ast.Attribute))
+
+
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -101,7 +109,7 @@ def test_nothing_is_unpickled():
     for path in FILES:
         used = {name.partition(".")[0] for name in _imports(path)}
         assert not used & {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}, path
-        names = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}
+        names = {node.attr for node in _nodes(path) if isinstance(node, ast.Attribute)}
         assert not names & {"read_pickle", "extractall", "unpack_archive"}, path
         assert "allow_pickle=True" not in path.read_text(encoding="utf-8"), path
 

@@ -16,6 +16,9 @@ from builder import TraceBuilder
 from faulty import Faulty
 
 from htareport import analyses, runner
+from htareport.analyses.idle_time import IdleTime
+from htareport.analyses.kernel_breakdown import KernelBreakdown
+from htareport.analyses.step_time import StepTime
 from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError, UsageError
 from htareport.executors import make_executor
@@ -25,6 +28,7 @@ from htareport.trace import Trace
 
 ROOT = Path(__file__).parents[1]
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+STEPPED = (StepTime(), TemporalBreakdown(), KernelBreakdown())
 
 
 def rank_of(rank: int, world_size: int = 4) -> TraceBuilder:
@@ -47,12 +51,6 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def two_processes():
-    with make_executor(2) as pool:
-        yield pool
-
-
 @pytest.fixture
 def copied(folder, tmp_path):
     """A copy of the folder, to spoil."""
@@ -61,11 +59,10 @@ def copied(folder, tmp_path):
 
 def test_serial_and_processes_and_any_order_give_the_same_bytes(folder, two_processes):
     """Also twice the same."""
-    trace = Trace.open(folder)
+    trace = Trace.open({rank: folder / f"rank{rank}.json" for rank in (3, 17)})
     shuffled = replace(trace, files=dict(sorted(trace.files.items(), key=lambda item: -item[0])))
     serial = analyze(trace).to_json()
-    assert analyze(folder).to_json() == serial
-    assert analyze(trace, executor=two_processes).to_json() == serial
+    assert analyze(trace).to_json() == serial
     assert analyze(shuffled).to_json() == serial
     assert analyze(shuffled, executor=two_processes).to_json() == serial
 
@@ -89,7 +86,7 @@ def test_a_bad_file_costs_its_rank(copied, two_processes, pooled):
     """The rest is reported, and the problem names the file and the rank."""
     text = (copied / "rank3.json").read_text()
     (copied / "rank3.json").write_text(text[: len(text) // 2])
-    report = analyze(copied, executor=two_processes if pooled else None)
+    report = analyze(copied, analyses=[TemporalBreakdown()], executor=two_processes if pooled else None)
     assert [each["rank"] for each in report.meta["ranks"]] == [0, 1, 17]
     (problem,) = report.meta["problems"]
     assert "rank3.json" in problem
@@ -166,23 +163,25 @@ def test_an_analysis_that_returns_no_frames(folder, two_processes, pooled):
     assert len(report["temporal_breakdown"].table()) == 4
 
 
-def test_a_killed_worker_costs_its_rank(folder):
-    """Those that were being read meanwhile are read again."""
-    seen = []
+def test_a_killed_worker_costs_its_rank(folder, two_processes):
+    """Those that were being read meanwhile are read again; another pool's workers stay as they are."""
+    seen, others = [], {two_processes.submit(os.getpid).result()}
+    files = {rank: folder / f"rank{rank}.json" for rank in (0, 1)}
     with make_executor(2) as pool:
         report = analyze(
-            folder,
+            files,
             analyses=[Faulty("exit", (1,)), TemporalBreakdown()],
             executor=pool,
             progress=lambda done, total, label: seen.append((done, total, label)),
         )
-        assert report["temporal_breakdown"].table()["rank"].tolist() == [0, 3, 17]
+        assert report["temporal_breakdown"].table()["rank"].tolist() == [0]
         (problem,) = report.meta["problems"]
         assert "rank1.json" in problem
         assert "killed" in problem
-        again = analyze(folder, analyses=[TemporalBreakdown()], executor=pool)  # The pool is broken by now.
-        assert len(again["temporal_breakdown"].table()) == 4
-    assert [done for done, _, _ in seen] == [1, 2, 3, 4]
+        again = analyze({3: files[0]}, analyses=[TemporalBreakdown()], executor=pool)  # The pool is broken by now.
+        assert again["temporal_breakdown"].table()["rank"].tolist() == [3]
+    assert [done for done, _, _ in seen] == [1, 2]
+    assert len(others | {two_processes.submit(os.getpid).result() for _ in range(3)}) <= 2
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -204,7 +203,7 @@ def test_progress(folder, two_processes, pooled):
 )
 def test_steps(folder, steps, expected):
     """Only the chosen steps are in the tables, and the report says what is left out."""
-    report = analyze(folder, steps=steps)
+    report = analyze(folder, steps=steps, analyses=STEPPED)
     assert report["step_time"].table("steps")["step"].tolist() == expected
     assert report["temporal_breakdown"].table("steps")["step"].tolist() == expected
     assert ("left out" in report.meta["window"]) == (steps != "all")
@@ -213,7 +212,7 @@ def test_steps(folder, steps, expected):
 
 def test_complete_steps(folder):
     """Without the last one, whose launch at the end has lost its kernel."""
-    report = analyze(folder, steps="complete")
+    report = analyze(folder, steps="complete", analyses=STEPPED)
     assert report["step_time"].table("steps")["step"].tolist() == [0, 1, 2, 3]
     assert report["kernel_breakdown"].table("kernels")["count"].tolist() == [16, 16]
 
@@ -251,13 +250,13 @@ def test_sources(folder):
 
 def test_meta(folder):
     """Source, ranks, window, options and zero."""
-    report = analyze(folder, title="My run")
+    report = analyze(folder, title="My run", analyses=[IdleTime(), TemporalBreakdown()])
     assert report.title == "My run"
     assert report.meta["num_ranks"] == 4
     assert report.meta["steps"] == {"count": 5, "first": 0, "last": 4}
     assert report.meta["options"]["idle_time"] == {"consecutive_kernel_delay": 30.0}
     assert report.meta["problems"] == []
-    assert analyze(folder).title == folder.name
+    assert analyze(folder, analyses=[TemporalBreakdown()]).title == folder.name
 
 
 def test_nothing_of_the_machine_is_in_the_report(folder):
@@ -274,8 +273,8 @@ def test_plug_ins(folder, monkeypatch, caplog):
         EntryPoint("gone", "no_such_module:Gone", analyses.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(analyses, "entry_points", lambda group: here if group == analyses.ENTRY_POINT_GROUP else [])
-    report = analyze(folder)
-    assert report["faulty"].table()["count"].tolist() == [10] * 4
+    report = analyze(folder / "rank3.json")
+    assert report["faulty"].table()["count"].tolist() == [10]
     assert report["operators"].status is Status.OK
     assert "gone" in caplog.text
 
@@ -288,12 +287,12 @@ def test_one_more_file_is_all_it_takes(folder, tmp_path):
     module = module.replace('title: ClassVar[str] = "Faulty"', 'title: ClassVar[str] = "Events of the device"')
     (tmp_path / "htareport" / "analyses" / "event_count.py").write_text(module)
     outputs = [tmp_path / name for name in ("r.html", "r.md", "r.json")]
-    command = [sys.executable, "-m", "htareport", "report", str(folder), "-q"]
+    command = [sys.executable, "-m", "htareport", "report", str(folder / "rank3.json"), "-q"]
     command += [part for output in outputs for part in ("-o", str(output))]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
-    assert Report.load(outputs[2])["event_count"].table()["count"].tolist() == [10] * 4
+    assert Report.load(outputs[2])["event_count"].table()["count"].tolist() == [10]
     for output in outputs[:2]:
         assert "Events of the device" in output.read_text("utf-8")
     assert '<section class="part" id="section-event' in outputs[0].read_text("utf-8")

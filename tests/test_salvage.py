@@ -11,7 +11,6 @@ from builder import TraceBuilder
 
 from htareport import TraceAnalysis, analyze, render
 from htareport.errors import NothingToReadError
-from htareport.executors import make_executor
 from htareport.render.comment import comment
 from htareport.report import Report
 
@@ -100,9 +99,8 @@ def test_it_stays_in_a_saved_report(report):
     assert Report.from_json(report.to_json()).verdict == report.verdict
 
 
-def test_processes_find_the_same(folder, report):
-    with make_executor(2) as pool:
-        assert analyze(folder, salvage=True, executor=pool).to_json() == report.to_json()
+def test_processes_find_the_same(folder, report, two_processes):
+    assert analyze(folder, salvage=True, executor=two_processes).to_json() == report.to_json()
 
 
 def test_hta(folder):

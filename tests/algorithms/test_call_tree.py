@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from htareport.algorithms.call_tree import around_points, depths, grafted, self_times, work_under
 
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=100, database=None)
 
 
 def array(*values):

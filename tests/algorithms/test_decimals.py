@@ -58,7 +58,7 @@ TOKENS = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=400, database=None)
+@settings(derandomize=True, deadline=None, max_examples=200, database=None)
 @given(st.lists(st.one_of(TOKENS, st.sampled_from(NONSENSE)), min_size=1, max_size=8), st.booleans())
 def test_like_decimal(tokens, quoted):
     """Every number is its exact value in thousandths, rounded half to even; anything else is missing and stays one."""

@@ -11,7 +11,7 @@ from htareport.algorithms import sequences
 from htareport.algorithms.sequences import Repeats, leading, numbers_of, repeats
 
 words = st.lists(st.integers(0, 2), max_size=40)
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+PROPERTY = settings(derandomize=True, deadline=None, max_examples=100, database=None)
 
 
 def found(text, *, shortest=2, longest=4, fewest=2, stretches=None):

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
+from htareport.analyses import scale
 from htareport.analyses.temporal_breakdown import PARTS, TemporalBreakdown
 from htareport.report import Status
 
@@ -268,11 +269,14 @@ def test_charts_hold_the_tables(run):
     assert ranks.frame["value"].sum() == 220 * US
 
 
-def test_many_ranks_become_quantiles(run):
-    """Beyond 256 bars the chart shows quantiles over ranks, and says of how many."""
-    ranks = [TraceBuilder(rank).kernel("a", 0, 10).kernel("a", 20 + rank, 10) for rank in range(257)]
+@pytest.mark.parametrize("most", [8, pytest.param(256, marks=pytest.mark.slow)])
+def test_many_ranks_become_quantiles(run, monkeypatch, most):
+    """Beyond 256 bars the chart shows quantiles over ranks, and says of how many; eight do for what it shows."""
+    assert scale.MOST_BARS == 256
+    monkeypatch.setattr(scale, "MOST_BARS", most)
+    ranks = [TraceBuilder(rank).kernel("a", 0, 10).kernel("a", 20 + rank, 10) for rank in range(most + 1)]
     chart = run(TemporalBreakdown(), *ranks).charts[0]
     idle = chart.frame[chart.frame["part"] == "idle"].set_index("percentile")["value"]
     assert idle[0] == 10 * US
-    assert idle[100] == (10 + 256) * US
-    assert "257 ranks" in chart.title
+    assert idle[100] == (10 + most) * US
+    assert f"{most + 1} ranks" in chart.title

@@ -35,7 +35,7 @@ def test_counters(cli, files, tmp_path, jobs):
     lines = ran.out.splitlines()
     assert [line.split()[0] for line in lines] == ["out/rank0_with_counters.json", "out/rank1_with_counters.json"]
     assert [event["ph"] for event in events_of(tmp_path / "out" / "rank1_with_counters.json")].count("C") == 4
-    again = cli("report", "out", "-o", "again.json", "-q")
+    again = cli("report", "out", "--only", "queue_length", "-o", "again.json", "-q")
     assert (again.status, again.err) == (0, "")
     assert cli("counters", "t", "-o", "out2", "--ranks", "1", "-q").out == ""
     assert [path.name for path in (tmp_path / "out2").iterdir()] == ["rank1_with_counters.json"]
@@ -158,7 +158,7 @@ def test_a_salvaged_file(cli, files, tmp_path):
     assert "warning: rank 1 is salvaged: rank1.json: the file ends early" in ran.err
     events = events_of(tmp_path / "out" / "rank1_with_counters.json")
     assert {event["name"] for event in events} >= {"gemm", "Queue Length"}
-    again = cli("report", "out", "-o", "again.json", "-q")
+    again = cli("report", "out", "--only", "queue_length", "-o", "again.json", "-q")
     assert again.status == 0
     assert "rank1_with_counters.json: a copy of what was salvaged of a file: the file ends early" in again.err
 

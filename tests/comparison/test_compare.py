@@ -72,7 +72,7 @@ def test_saved_reports_give_the_same_bytes(pair, tmp_path):
 
 def test_folders_give_the_same_bytes_as_saved_reports(tmp_path):
     """With all analyses."""
-    jobs = {"a": Job(seed=3, ranks=1, steps=3), "b": Job(seed=4, ranks=2, steps=4)}
+    jobs = {"a": Job(seed=3, ranks=1, steps=3, layers=1), "b": Job(seed=4, ranks=2, steps=4, layers=1)}
     for name, job in jobs.items():
         job.report(tmp_path / name, analyses=())
         report = htareport.analyze(tmp_path / name)

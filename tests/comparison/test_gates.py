@@ -1,7 +1,5 @@
 """Gates: what can be written, what it means, how it comes out, and what CI sees of it."""
 
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import orjson
@@ -26,6 +24,18 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     base = Job(seed=1).report(folder / "base")
     return base, Job(seed=2, factors={GEMM: 1.2}).report(folder / "new"), Job(seed=3, steps=3).report(folder / "few")
+
+
+@pytest.fixture(scope="module")
+def compared(runs):
+    return compare(*runs[:2])
+
+
+@pytest.fixture(scope="module")
+def files(runs, tmp_path_factory):
+    """The base and the new run, saved."""
+    folder = tmp_path_factory.mktemp("saved")
+    return [str(report.write(folder / f"{name}.json")) for name, report in zip(("base", "new"), runs, strict=False)]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +141,8 @@ def test_absolute(runs, gate, state):
         ("memory_peak > +10%", "inconclusive"),
     ],
 )
-def test_relative(runs, gate, state):
-    assert _state(compare(runs[0], runs[1]), gate, runs[0]) == state
+def test_relative(runs, compared, gate, state):
+    assert _state(compared, gate, runs[0]) == state
 
 
 def test_too_few_steps_are_inconclusive(runs, tmp_path):
@@ -250,12 +260,9 @@ def test_junit_of_hostile_text():
         (["--fail-on", "step_time"], 2),
     ],
 )
-def test_exit_status_of_diff(runs, tmp_path, capsys, gates, status):
-    for name, report in zip(("base", "new"), runs[:2], strict=True):
-        report.write(tmp_path / f"{name}.json")
+def test_exit_status_of_diff(files, tmp_path, capsys, gates, status):
     out = tmp_path / "out.json"
-    sides = [str(tmp_path / "base.json"), str(tmp_path / "new.json")]
-    assert main(["diff", *sides, "-o", str(out), "-o", str(tmp_path / "out.xml"), *gates]) == status
+    assert main(["diff", *files, "-o", str(out), "-o", str(tmp_path / "out.xml"), *gates]) == status
     assert out.exists() == (status != 2)
     told = capsys.readouterr().err
     assert ("error: gate " in told) == (status == 1)
@@ -281,11 +288,10 @@ def test_gates_in_a_file(runs, tmp_path):
 
 def test_diff_of_folders(tmp_path):
     """From the command line, from traces."""
-    Job(seed=1, steps=3).report(tmp_path / "a", analyses=())
-    Job(seed=2, steps=3).report(tmp_path / "b", analyses=())
-    command = [sys.executable, "-m", "htareport", "diff", "a", "b", "-o", "x.html", "-o", "x.md", "-q", "-j", "1"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    for seed, name in ((1, "a"), (2, "b")):
+        Job(seed=seed, ranks=1, steps=3, layers=1).report(tmp_path / name, analyses=())
+    outputs = ["-o", str(tmp_path / "x.html"), "-o", str(tmp_path / "x.md")]
+    assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b"), *outputs, "-q", "-j", "1"]) == 0
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert "b against a" in page
     assert page.index("What changed") < page.index("Temporal breakdown")

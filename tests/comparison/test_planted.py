@@ -105,7 +105,7 @@ def test_other_shapes(base, tmp_path):
     assert not {"new", "gone"} & set(report["compare_kernels"].table("kernels")["change"])
 
 
-@pytest.mark.parametrize("noise", [0.01, 0.03])
+@pytest.mark.parametrize("noise", [0.03, pytest.param(0.01, marks=pytest.mark.slow)])
 def test_nothing_planted(tmp_path, noise):
     """In at least 19 of 20 pairs there is no detectable change."""
     jobs = (Job(seed=100 + seed, ranks=1, steps=12, layers=1, noise=noise) for seed in range(40))

@@ -19,12 +19,23 @@ from htareport.render import pdf as pdf_module
 from htareport.render.brief import title
 from htareport.report import Column, Report, Section, Status, Table, TableSpec, Unit, key
 
+SMALL = Report("small", "A verdict.")
+
 pytest.importorskip("weasyprint", exc_type=(ImportError, OSError), reason="WeasyPrint or Pango is not here")
+
+
+WRONG = []
 
 
 @pytest.fixture(scope="module")
 def made():
-    return pdf_module.pdf(sample(), full_report=("report.html", "0123456789abcdef" * 4))
+    """The bytes; what WeasyPrint logs meanwhile goes to WRONG."""
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = WRONG.append
+    logging.getLogger("weasyprint").addHandler(handler)
+    data = pdf_module.pdf(sample(), full_report=("report.html", "0123456789abcdef" * 4))
+    logging.getLogger("weasyprint").removeHandler(handler)
+    return data
 
 
 def told(tool: str, data: bytes, path, *options: str) -> str:
@@ -69,17 +80,15 @@ def test_equal_reports_give_equal_bytes(made):
     assert pdf_module.pdf(sample(), full_report=("report.html", "0123456789abcdef" * 4)) == made
 
 
-def test_nothing_is_drawn_wrong(caplog):
+def test_nothing_is_drawn_wrong(made):
     """WeasyPrint only logs what it cannot draw."""
-    with caplog.at_level(logging.ERROR, "weasyprint"):
-        pdf_module.pdf(sample())
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert WRONG == []
 
 
 def test_hostile_title_stays_text(tmp_path):
     """In the footer it is a CSS string, from which nothing gets out."""
     hostile = '"; } body { display: none } </style><script>x</script> \\" \n ünï'
-    data = pdf_module.pdf(replace(sample(), title=hostile))
+    data = pdf_module.pdf(replace(SMALL, title=hostile))
     assert "About" in text_of(data, tmp_path / "a.pdf")
 
 
@@ -95,7 +104,7 @@ def test_endless_title_is_cut():
 @pytest.mark.parametrize("paper", list(pdf_module.PAPERS))
 def test_paper(paper, tmp_path):
     """A4 or Letter, in points."""
-    info = told("pdfinfo", pdf_module.pdf(sample(), paper=paper), tmp_path / "a.pdf")
+    info = told("pdfinfo", pdf_module.pdf(SMALL, paper=paper), tmp_path / "a.pdf")
     assert re.search({"A4": r"Page size: +595", "Letter": r"Page size: +612"}[paper], info)
 
 

@@ -20,7 +20,9 @@ from htareport.report import Column, Report, Section, Table, TableSpec, Unit, ke
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_every_suffix_twice_the_same(suffix, tmp_path):
+def test_every_suffix_twice_the_same(suffix, tmp_path, monkeypatch):
+    """That the PDF is the same is tested where it is made; here a stand-in takes its place."""
+    monkeypatch.setattr("htareport.render.pdf.pdf", lambda _report, **_: b"%PDF-")
     first, second = (write(sample(), tmp_path / f"{name}{suffix}") for name in "ab")
     assert first.read_bytes() == second.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from statistics import median
 
 import numpy as np
@@ -239,7 +237,7 @@ def covered(claims: Sequence[Sequence[Pairs]]) -> float:
     return float(marks.sum()) / 2 / STEPS
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(CLAIMS, min_size=1, max_size=4), st.lists(CLAIMS, min_size=4, max_size=4))
 def test_no_time_counts_twice(loaded, first, second):
     """Whatever is claimed: a saving is no longer than its claim, and together they are no longer than the union.
@@ -264,7 +262,7 @@ def test_no_time_counts_twice(loaded, first, second):
         assert together <= median(rank.steps.values()) == 1000 * STEP
 
 
-def test_the_same_in_one_process_and_in_several(tmp_path):
+def test_the_same_in_one_process_and_in_several(tmp_path, two_processes):
     """The bytes of the report, with all rules there are."""
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     for rank in range(2):
@@ -272,8 +270,7 @@ def test_the_same_in_one_process_and_in_several(tmp_path):
         made.write(tmp_path / f"{rank}.json")
     rules = [rule() for rule in rule_classes().values()]
     alone = analyze(tmp_path, analyses=[], rules=rules)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert analyze(tmp_path, analyses=[], rules=rules, executor=pool).to_json() == alone.to_json()
+    assert analyze(tmp_path, analyses=[], rules=rules, executor=two_processes).to_json() == alone.to_json()
     assert alone["findings"].findings
 
 

@@ -20,7 +20,7 @@ from htareport.trace import RankTrace, Trace, blocks, unpack
 @pytest.fixture
 def text() -> bytes:
     made = TraceBuilder(rank=None)
-    for n in range(400):
+    for n in range(100):
         made.kernel(f"kernel {n % 7}", 10 * n, "3.5", launch=(10 * n - 5, 2))
     return made.json().encode()
 
@@ -132,7 +132,7 @@ def test_archives(kind, prefix, text, tmp_path):
         trace = Trace.open(source)
         assert sorted(trace.files) == [0, 1]
         assert not trace.unusable
-        assert [len(RankTrace.load(rank, file).device_events) for rank, file in trace.files.items()] == [400, 400]
+        assert [len(RankTrace.load(rank, file).device_events) for rank, file in trace.files.items()] == [100, 100]
     again = Trace.open(trace.files)
     assert again.files == trace.files
     assert list(Trace.open(str(trace.files[1])).files.values()) == [trace.files[1]]
@@ -153,7 +153,7 @@ def test_the_name_of_an_archive_has_the_rank(kind, text, tmp_path):
 def test_an_archive_stands_for_the_only_file_in_it(kind, text, tmp_path):
     """As the file of a rank; one of several files is an error that says so."""
     path = ARCHIVES[kind](tmp_path / "a", {"trace.json": text})
-    assert len(RankTrace.load(0, Trace.open({0: path}).files[0]).device_events) == 400
+    assert len(RankTrace.load(0, Trace.open({0: path}).files[0]).device_events) == 100
     several = ARCHIVES[kind](tmp_path / "b", {"one.json": text, "two.json": text})
     with pytest.raises(TraceFileError, match="an archive of 2 files"):
         RankTrace.load(0, several)

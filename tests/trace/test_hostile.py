@@ -16,7 +16,7 @@ EVENT = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": 1,
 
 def hostile():
     event = EVENT % ("a", '"stream": 7')
-    size = 3_000_000
+    size = 1_500_000
     yield "one line", "[" + ",".join([event] * 20_000) + "]"
     yield "one line, nested", "[" + ",".join([EVENT % ("a", '"x": [{"a": 1}, {"b": 2}]')] * 15_000) + "]"
     yield "one large event", "[" + event + "," + EVENT % ("b", '"x": [' + '{"a": 1}, ' * (size // 10) + "{}]") + "]"

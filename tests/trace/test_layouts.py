@@ -10,7 +10,7 @@ import pytest
 from htareport.errors import TraceFileError
 from htareport.trace import RankTrace
 
-SIZES = [200, 1000, 5000, 128 << 10]
+SIZES = [200, pytest.param(1000, marks=pytest.mark.slow), 5000, 128 << 10]
 OBJECTS = [{"a": n, "name": "x", "ph": "X", "list": [{"b": 1}]} for n in range(3000)]
 
 

@@ -50,15 +50,14 @@ def tarred(path, **files):
     return path
 
 
-@pytest.mark.parametrize("salvage", [False, True])
 @pytest.mark.parametrize("kind", ["gzip", "zip", "gzip in zip", "tar", "zstd"])
-def test_bombs(kind, salvage, write, tmp_path, monkeypatch):
-    """A few kilobytes that would unpack to a hundred times what is allowed: refused as soon as they reach it."""
+def test_bombs(kind, write, tmp_path, monkeypatch):
+    """A few kilobytes that would unpack to many times what is allowed: refused as soon as they reach it."""
     monkeypatch.setattr(blocks, "MOST_UNPACKED", 4 * MB)
-    blank = b'{"traceEvents": [' + b" " * (60 * MB)
+    blank = b'{"traceEvents": [' + b" " * (40 * MB)
     match kind:
         case "gzip":
-            path = write("a.json.gz", bomb(60 * MB))
+            path = write("a.json.gz", bomb(40 * MB))
         case "zip":
             path = zipped(tmp_path / "a.zip", a=blank)
         case "gzip in zip":
@@ -67,18 +66,19 @@ def test_bombs(kind, salvage, write, tmp_path, monkeypatch):
             path = tarred(tmp_path / "a.tar.gz", a=blank)
         case "zstd":
             path = write("a.json.zst", pytest.importorskip("zstandard").compress(blank))
-    start = time.process_time()
-    tracemalloc.start()
-    with pytest.raises(HtaReportError) as raised:
-        RankTrace.load(0, path, options=ReadOptions(salvage=salvage))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    if kind != "gzip in zip":  # What is in it is no trace, and is not unpacked.
-        assert str(raised.value) == (
-            "holds more than 200 times its size, or 1 GB, once unpacked; --max-bytes allows more"
-        )
-    assert peak < 15 * MB
-    assert time.process_time() - start < 3
+    for salvage in (False, True):
+        start = time.process_time()
+        tracemalloc.start()
+        with pytest.raises(HtaReportError) as raised:
+            RankTrace.load(0, path, options=ReadOptions(salvage=salvage))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        if kind != "gzip in zip":  # What is in it is no trace, and is not unpacked.
+            assert str(raised.value) == (
+                "holds more than 200 times its size, or 1 GB, once unpacked; --max-bytes allows more"
+            )
+        assert peak < 15 * MB
+        assert time.process_time() - start < 3
 
 
 def test_padding_without_end(write, tmp_path, text, monkeypatch):

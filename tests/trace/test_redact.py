@@ -12,6 +12,9 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import analyze
+from htareport.analyses.annotations import Annotations
+from htareport.analyses.kernel_breakdown import KernelBreakdown
+from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.cli import main
 from htareport.trace import RankTrace, ReadOptions, secrets
 from htareport.trace.redact import redacted_metadata
@@ -178,8 +181,9 @@ def test_no_field_gives_it_away(part, tmp_path):
 
 
 @pytest.mark.parametrize("switch", [(), ("--no-redact",)], ids=["", "--no-redact"])
-def test_nothing_written_gives_it_away(switch, tmp_path, capsys):
-    """Whatever the format, and on the terminal; unless asked for."""
+def test_nothing_written_gives_it_away(switch, tmp_path, capsys, monkeypatch):
+    """Whatever the format, and on the terminal; unless asked for. A mail's PDF, which is packed, gets a stand-in."""
+    monkeypatch.setattr("htareport.render.pdf.pdf", lambda _report, **_: b"%PDF-")
     secret = TOKENS["GitHub"]
     everywhere(secret).write(tmp_path / "in" / "rank0.json")
     outputs = [part for name in WRITTEN for part in ("-o", str(tmp_path / name))]
@@ -202,13 +206,13 @@ def test_hosts_are_numbered_over_all_ranks(tmp_path):
         name = f"part on {host.partition('.')[0]}"
         TraceBuilder(rank, 4, hostname=host).annotation(name, 0, 9).kernel("k", 1, 5).write(tmp_path / f"{rank}.json")
     TraceBuilder(3, 4).kernel("k", 1, 5).write(tmp_path / "wyvern-n19_4242.1750000000000000000.pt.trace.json")
-    report = analyze(tmp_path)
+    report = analyze(tmp_path, analyses=[Annotations()])
     assert [rank["host"] for rank in report.meta["ranks"]] == ["host-1", "host-2", "host-1", "host-3"]
     names = set(report["annotations"].table()["name"])
     assert names == {"part on host-1", "part on host-2"}
     assert "host·" not in report.to_json().decode()
     assert "wyvern-n19_4242.1750000000000000000.pt.trace.json" in [each["name"] for each in report.meta["files"]]
-    kept = analyze(tmp_path, redact=False)
+    kept = analyze(tmp_path, analyses=[], redact=False)
     assert kept.meta["ranks"][1]["host"] == "wyvern-n18.example.com"
 
 
@@ -220,7 +224,7 @@ def test_names_that_become_the_same_are_one(tmp_path):
     path = builder.write(tmp_path / "a.json")
     trace = RankTrace.load(0, path, options=REDACT)
     assert trace.device_events["name"].tolist() == ["~/k.py: k"] * 3
-    table = analyze(path)["kernel_breakdown"].table("kernels")
+    table = analyze(path, analyses=[KernelBreakdown()])["kernel_breakdown"].table("kernels")
     assert table["count"].tolist() == [3]
 
 
@@ -239,7 +243,8 @@ def test_a_trace_without_secrets_is_as_it_was(tmp_path):
     """Nothing is counted, and nothing is different."""
     path = TraceBuilder(0).kernel("gemm", 0, 5, launch=(0, 1)).write(tmp_path / "a.json")
     assert RankTrace.load(0, path, options=REDACT).loaded.redactions == {}
-    assert analyze(path).to_json() == analyze(path, redact=False).to_json()
+    chosen = [KernelBreakdown(), TemporalBreakdown()]
+    assert analyze(path, analyses=chosen).to_json() == analyze(path, analyses=chosen, redact=False).to_json()
 
 
 def test_metadata_alone():

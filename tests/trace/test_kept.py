@@ -1,0 +1,22 @@
+"""What analyses and rules share of a trace."""
+
+from __future__ import annotations
+
+from builder import TraceBuilder
+
+from htareport.analyses.collective_calls import call_frames
+from htareport.analyses.collective_names import labels_of
+from htareport.trace import RankTrace, Window
+
+
+def test_each_trace_and_each_window_has_its_own(tmp_path):
+    """Twice the same object of one trace; another window sees other events."""
+    made = TraceBuilder(0).step(1, 0, 100).step(2, 100, 100)
+    for number in range(3):
+        made.collective("ncclDevKernel_AllReduce", "allreduce", 50 * number, 10, launch=(50 * number, 1))
+    trace = RankTrace.load(0, made.write(tmp_path / "rank0.json"))
+    assert labels_of(trace) is labels_of(trace)
+    assert call_frames(trace)["calls"] is call_frames(trace)["calls"]
+    assert len(labels_of(trace)) == 3
+    assert len(labels_of(trace.narrowed(Window.parse("2")))) == 1
+    assert labels_of.__doc__.startswith("What is known of each communication kernel")
