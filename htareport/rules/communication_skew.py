@@ -24,7 +24,7 @@ def calls_of(rank: Rank) -> Evidence:
     """A rank's collectives and own time: the evidence of every rule that compares ranks, sent once for all of them."""
     if "calls" not in rank.shared:
         frames = call_frames(rank.trace)
-        frames["times"] = recorded_times(rank.trace, frames["calls"])
+        frames = frames | {"times": recorded_times(rank.trace, frames["calls"])}
         every = per(rank)
         numbers = {"frames": pack(frames), "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
         world = world_size_of(rank.trace.captures[0].meta) or 1

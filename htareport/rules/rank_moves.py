@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
+from htareport.analyses.collective_calls import call_frames
 from htareport.rules.base import Claim, Evidence
 from htareport.rules.communication_sets import awaited, kernels
 from htareport.rules.communication_skew import calls_of
@@ -103,7 +104,7 @@ class _Recorded:
         self.calls, self.awaited = calls, awaited(rank).get(lane, EMPTY)
         rows = kernels(rank)
         rows = rows[(rows["device"] == lane[0]).to_numpy() & (rows["capture"] == lane[1]).to_numpy()]
-        self.row = _rows_of(rows, calls.numbers["frames"]["calls"])
+        self.row = _rows_of(rows, call_frames(rank.trace)["calls"])
         order = np.lexsort((rows["ts"].to_numpy(), rows["end"].to_numpy()))
         self.row = self.row[order]
         self.start, self.end, self.lane = (rows[name].to_numpy(np.int64)[order] for name in ("ts", "end", "lane"))

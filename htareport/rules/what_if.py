@@ -110,7 +110,7 @@ def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | s
 
 
 def _joined(found: Matching, known: Mapping[int, Moves], number: int) -> WhatIf | str:
-    told = _told(found, known, number)
+    told, lasts = _told(found, known, number)
     entries = _entries(found, told, _world(known))
     if not len(entries):
         return NOT_MATCHED
@@ -125,15 +125,11 @@ def _joined(found: Matching, known: Mapping[int, Moves], number: int) -> WhatIf 
     collective, rank, arrival, finish, stall = columns
     stream = (entries["on_stream"].to_numpy(np.int64), entries["slack"].to_numpy(np.int64))
     calls = Calls.of(collective, rank, (arrival, finish), stall, stream)
-    lasts = (np.searchsorted(_points(each), each.ends[number - 1], side="right") for each in known.values())
-    return WhatIf(ranks, tuple(known.values()), calls, entries, end, tuple(int(each) - 1 for each in lasts), number)
+    return WhatIf(ranks, tuple(known.values()), calls, entries, end, tuple(lasts), number)
 
 
-def _points(moves: Moves) -> Ints:
-    """The points between which own claims are told, in order of time."""
-    calls = moves.calls.numbers["frames"]["calls"]
-    start = calls["start"].to_numpy(np.int64)[moves.rows]
-    end = start + calls["dur"].to_numpy(np.int64)[moves.rows]
+def _points(start: Ints, end: Ints, moves: Moves) -> Ints:
+    """The points between which own claims are told, in order of time: of calls, and the ends of steps."""
     return np.sort(np.concatenate((start, end, np.array(moves.ends, np.int64))))
 
 
@@ -159,15 +155,21 @@ def _entries(found: Matching, told: pd.DataFrame, world: int) -> pd.DataFrame:
     return _with_streams(table)
 
 
-def _told(found: Matching, known: Mapping[int, Moves], number: int) -> pd.DataFrame:
-    """Each rank's calls within the steps, on one clock; `row` is where they stand among those of all ranks."""
+def _told(found: Matching, known: Mapping[int, Moves], number: int) -> tuple[pd.DataFrame, list[int]]:
+    """Each rank's calls within the steps, on one clock, and the place of the end of its last step among its points.
+
+    `row` is where a call stands among those of all ranks.
+    """
     places, firsts = np.unique(found.calls["rank"].to_numpy(), return_index=True)
     starts, lengths = (found.calls[name].to_numpy(np.int64) for name in ("start", "dur"))
     parts: dict[str, list[Ints]] = {name: [] for name in _ENTRY}
+    lasts = list[int]()
     for place, (rank, moves) in enumerate(known.items()):
         rows = firsts[np.searchsorted(places, rank)] + moves.rows if len(moves.rows) else moves.rows
         start, offset = starts[rows], found.clocks.offset.get(rank, 0)
-        end, points = start + lengths[rows], _points(moves)
+        end = start + lengths[rows]
+        points = _points(start, end, moves)
+        lasts.append(int(np.searchsorted(points, moves.ends[number - 1], side="right")) - 1)
         at = [np.searchsorted(points, stamp, side="right") - 1 for stamp in (start, end)]
         number_of = np.arange(len(rows))
         each = (rows, np.full(len(rows), place), number_of, start - offset, end - offset, moves.stall,
@@ -175,7 +177,7 @@ def _told(found: Matching, known: Mapping[int, Moves], number: int) -> pd.DataFr
         within = end <= moves.ends[number - 1]
         for name, values in zip(_ENTRY, each, strict=True):
             parts[name].append(values[within])
-    return pd.DataFrame({name: np.concatenate(mine) for name, mine in parts.items()})
+    return pd.DataFrame({name: np.concatenate(mine) for name, mine in parts.items()}), lasts
 
 
 def _with_streams(entries: pd.DataFrame) -> pd.DataFrame:

@@ -19,8 +19,8 @@ def tell(tmp_path, monkeypatch):
     """
     runs = count()
 
-    def sent(trace, rules):
-        return pickle.loads(pickle.dumps(look(trace, rules)))  # noqa: S301  our own bytes
+    def sent(*given):
+        return pickle.loads(pickle.dumps(look(*given)))  # noqa: S301  our own bytes
 
     monkeypatch.setattr("htareport.runner.look", sent)
 
