@@ -39,9 +39,10 @@ def oddities(
 
 def _far(tables: Mapping[str, Columns]) -> Iterator[str]:
     """Name events that lie far from all others: the time between them counts as recorded."""
-    if not tables:
+    stamps = [columns["ts"] for columns in tables.values() if len(columns["ts"])]
+    if not stamps or max(map(np.max, stamps)) - min(map(np.min, stamps)) <= _HOUR_NS:
         return
-    starts = np.sort(np.concatenate([columns["ts"] for columns in tables.values()]))
+    starts = np.sort(np.concatenate(stamps))
     limits = [0, *(np.flatnonzero(np.diff(starts) > _HOUR_NS) + 1).tolist(), len(starts)]
     sizes = np.diff(limits)
     if far := int(sizes.sum() - sizes.max()):
