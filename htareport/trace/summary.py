@@ -120,7 +120,7 @@ def secret_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
     for rank in ranks:
         found.update({kind: rank.redactions[kind] for kind in SECRETS if kind in rank.redactions})
     if found:
-        listed_kinds = ", ".join(f"{count} {kind}" for kind, count in found.items())
+        listed_kinds = ", ".join(f"{count} {kind if count > 1 else kind[:-1]}" for kind, count in found.items())
         yield f"the trace files hold secrets ({listed_kinds}); they are redacted here, but mind who gets the files"
 
 
