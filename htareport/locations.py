@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import importlib
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,6 +58,16 @@ def is_folder(path: Path) -> bool:
     return bool(_remote(path).is_folder(path)) if is_remote(path) else path.is_dir()
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder. OSError where that cannot be found out."""
+    return bool(_remote(path).exists(path)) if is_remote(path) else path.exists()
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file. OSError where that cannot be found out."""
+    return bool(_remote(path).is_file(path)) if is_remote(path) else path.is_file()
+
+
 def inside(path: Path, *, below: bool = False) -> list[Path]:
     """Return what is in a folder, or also what is below it. OSError where that cannot be found out."""
     if is_remote(path):
@@ -89,7 +100,12 @@ def reading(path: Path) -> IO[bytes]:
 
 def size_of(path: Path) -> int:
     """Return the bytes of a file, 0 where the server does not tell."""
-    return path.stat().st_size or 0
+    return stat_of(path).st_size or 0
+
+
+def stat_of(path: Path) -> os.stat_result:
+    """Return size and times of a file; 0 for a time that the server does not tell."""
+    return cast("os.stat_result", _remote(path).stat_of(path)) if is_remote(path) else path.stat()
 
 
 def _remote(place: Place) -> Any:

@@ -27,7 +27,7 @@ WRITTEN = 8 << 20  # Bytes sent at once.
 _WEB = {"http", "https"}
 _OF_OURS = {"s3", "s3a", "gs", "gcs", *_WEB}
 _FAULTS = (HtaReportError, NotImplementedError, ImportError, MemoryError, TypeError, AttributeError, LookupError)
-_GONE = {404, 410}
+_GONE, _DENIED = {404, 410}, {401, 403}
 
 Result = TypeVar("Result")
 
@@ -41,12 +41,12 @@ _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectory
 
 def path_of(url: str) -> Any:
     """Return the path of a URL. UsageError if nothing that is installed opens it."""
-    shown = without_credentials(url)
+    shown, protocol = without_credentials(url), url.rpartition("::")[2].partition("://")[0].lower()
     try:
         path = _upath(url)
         path.fs.invalidate_cache()  # What was listed before may have changed.
     except ImportError as error:
-        known = " (pip install 'htareport[remote]' brings it)" if path.protocol in _OF_OURS else ""
+        known = " (pip install 'htareport[remote]' brings it)" if protocol in _OF_OURS else ""
         raise UsageError(f"{shown}: {error}{known}") from error
     except ValueError as error:
         raise UsageError(f"{shown}: {error}") from error
@@ -66,6 +66,25 @@ def _upath(url: str) -> Any:
 def is_folder(path: Any) -> bool:
     """Whether there is such a folder. OSError where that cannot be found out."""
     return bool(_tried(path.is_dir))
+
+
+def exists(path: Any) -> bool:
+    """Whether there is such a file or folder. OSError where that cannot be found out."""
+    return bool(_tried(path.exists))
+
+
+def is_file(path: Any) -> bool:
+    """Whether there is such a file. OSError where that cannot be found out, where libraries just say no."""
+    try:
+        return bool(_tried(lambda: path.fs.info(path.path))["type"] == "file")
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def stat_of(path: Any) -> os.stat_result:
+    """Return size and times of a file, 0 for what the server does not tell."""
+    found: os.stat_result = _tried(path.stat)
+    return found
 
 
 def inside(path: Any, *, below: bool) -> list[Any]:
@@ -211,6 +230,8 @@ def _told(error: Exception) -> Exception:
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None and type(cause).__module__.startswith("aiohttp"):
         error = cause if isinstance(cause, Exception) and getattr(cause, "status", None) not in _GONE else error
+    if getattr(error, "status", None) in _DENIED:
+        return PermissionError(None, _reason(error))
     if isinstance(error, FileNotFoundError) and " " not in str(error):  # Only the name of the file.
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     kind = type(error) if isinstance(error, _LASTING) else OSError

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from builder import TraceBuilder
@@ -12,7 +14,7 @@ from builder import TraceBuilder
 from htareport import analyze, diff, errors, locations
 from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError, OutputError, UsageError
-from htareport.trace import Trace
+from htareport.trace import ReadOptions, Trace, cache
 from htareport.whole_file import whole_file
 
 pytest.importorskip("upath", reason="universal-pathlib is not installed")
@@ -98,6 +100,21 @@ def test_only_the_head_is_read_until_a_rank_is_loaded(memory, tmp_path, monkeypa
     read.clear()
     assert summary(dict(files)) == summary({3: path})
     assert len(read) < 3 + path.stat().st_size / remote.FIRST / 2  # In ever larger pieces.
+
+
+def test_only_where_the_store_tells_a_time_is_anything_kept(folder, memory, monkeypatch):
+    """Else a change in the middle of a file would go unnoticed."""
+    monkeypatch.setattr(cache, "LEAST_BYTES", 0)
+    path = locations.located("memory://store/run/rank0.json")
+    assert cache._key((path,), ReadOptions()) is None
+    info = memory.info
+    keys = []
+    for day in (1, 2):
+        told = {"LastModified": datetime(2026, 1, day, tzinfo=UTC)}
+        monkeypatch.setattr(memory, "info", lambda place, told=told: info(place) | told)
+        keys.append(cache._key((path,), ReadOptions()))
+    assert all(keys)
+    assert keys[0] != keys[1]
 
 
 def test_outputs(cli, folder, memory):
@@ -258,6 +275,33 @@ def test_what_keeps_failing(pauses, failures, kind, text, tries):
         remote.Stream(Path(CONTENT, failures))
     assert caught.value.strerror == text
     assert len(pauses) == tries - 1
+
+
+def test_whether_it_is_a_file_is_asked_again(pauses):
+    """At a bad moment a library says no, and a rank would be missing from its folder without a word."""
+    answers = [StoreError("503"), {"type": "file"}, FileNotFoundError("a"), *[StoreError("503")] * 4]
+
+    def info(_):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    path = SimpleNamespace(fs=SimpleNamespace(info=info), path="a")
+    assert locations.is_file(path)
+    assert not locations.is_file(path)
+    with pytest.raises(OSError, match="503"):
+        locations.is_file(path)
+    assert len(pauses) == 1 + len(remote.PAUSES)
+
+
+def test_what_is_forbidden_is_not_tried_again(pauses):
+    class ForbiddenError(StoreError):
+        status = 403
+
+    with pytest.raises(PermissionError):
+        remote.Stream(Path(CONTENT, [ForbiddenError("Forbidden")]))
+    assert not pauses
 
 
 @pytest.mark.parametrize("seeks", [True, False])

@@ -80,8 +80,6 @@ class UnevenExchange(Rule):
         rows = kernels(rank)
         rows = rows[rows["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         rows = rows[in_steps(rank)[rows.index.to_numpy()] & (rows["received"] >= 0).to_numpy()]
-        if not len(rows):
-            return None
         sizes = {
             (str(group), str(members), int(size)): mine[["sent", "received", "dur"]].to_numpy(np.int64)[:_MOST_CALLS]
             for (group, members, size), mine in rows.groupby(["process_group", "members", "group_size"], sort=True)

@@ -34,7 +34,7 @@ def calls_of(rank: Rank) -> Evidence:
 
 
 def matched(found: Found) -> Matching:
-    """The collectives of all ranks, matched and on one clock."""
+    """The collectives of all ranks, matched and on one clock: once for all rules, which all have them of every rank."""
     if "matching" not in found.shared:
         frames = join((rank, each.numbers["frames"]) for rank, each in found.ranks.items())
         found.shared["times"], found.shared["matching"] = frames["times"], matching(frames)

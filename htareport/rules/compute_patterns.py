@@ -38,11 +38,11 @@ class _Pattern(NamedTuple):
     snippet: str
 
 
-_PATTERNS = (
-    _Pattern("RMSNorm", re.compile(r"c?pma?rxc?x"), 2, "`torch.nn.RMSNorm` (`F.rms_norm`)",
-             "norm = torch.nn.RMSNorm(size, eps=1e-6)"),
+_PATTERNS = (  # What may hold another one stands before it.
     _Pattern("LayerNorm", re.compile(r"c?ms[px]ma?(?:rx|qd)(?:c?xa)?"), 2, "`torch.nn.LayerNorm`",
              "norm = torch.nn.LayerNorm(size)"),
+    _Pattern("RMSNorm", re.compile(r"c?pma?rxc?x"), 2, "`torch.nn.RMSNorm` (`F.rms_norm`)",
+             "norm = torch.nn.RMSNorm(size, eps=1e-6)"),
     _Pattern("rotary embedding", re.compile(r"xnkxa"), 2, "a fused rotary embedding (Liger, Transformer Engine, apex)",
              "rotate = torch.compile(apply_rotary_pos_emb)"),
     _Pattern("GELU by tanh", re.compile(r"xpxaxtax"), 2, '`F.gelu(x, approximate="tanh")`',
@@ -132,7 +132,7 @@ class Decomposed(Rule):
 
 
 def _instances(rank: Rank) -> list[_Instance]:
-    """All occurrences of the patterns within the steps."""
+    """All occurrences of the patterns within the steps; an operator is part of one only."""
     trace, host, each = rank.trace, rank.trace.host, operators(rank)
     there = np.flatnonzero((each != NONE) & in_steps(rank))
     rows, inverse = np.unique(each[there], return_inverse=True)
@@ -144,13 +144,16 @@ def _instances(rank: Rank) -> list[_Instance]:
     inputs = inputs_of(rank, rows)
     thread = host["thread"].to_numpy()[rows] * len(trace.captures) + host["capture"].to_numpy()[rows]
     durations, devices = trace.device_events["dur"].to_numpy(), trace.device_events["device"].to_numpy()
-    limits, found = limits_of(trace, trace.devices), list[_Instance]()
+    limits, found, taken = limits_of(trace, trace.devices), list[_Instance](), np.zeros(len(rows), np.bool_)
     for place, pattern in enumerate(_PATTERNS):
         for match in pattern.written.finditer(text):
             start, last = match.start(), match.end() - 1
             elements, size = inputs[start][:2].tolist()
             if not elements or elements != inputs[last][0] or thread[start] != thread[last]:
                 continue
+            if taken[start : last + 1].any():
+                continue
+            taken[start : last + 1] = True
             events = there[order[first[start] : first[last + 1]]]
             limit = limits[devices[events[0]]]
             if limit is None:

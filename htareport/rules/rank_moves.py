@@ -35,7 +35,7 @@ SEVERAL_DEVICES = "ranks drive several devices"
 class Pieces:
     """Time that rules claim, ns, by place and code (a place in `Moves.codes`): only where there is any."""
 
-    place: NDArray[np.uint16]
+    place: NDArray[np.unsignedinteger[Any]]
     code: NDArray[np.uint8]
     ns: Ints
 
@@ -148,7 +148,7 @@ class _Recorded:
             place = np.searchsorted(every, mine[told])
             idle = self.start[mine[told]][1:] - self.end[mine[told]][:-1] - (busy[place[1:]] - busy[place[:-1] + 1])
             before[told[1:]], slack[told[1:]] = told[:-1], np.maximum(idle, 0)
-        return before.astype(np.int16), slack
+        return before.astype(np.int16), slack  # `call_frames` has some thousands at most.
 
 
 def _rows_of(rows: pd.DataFrame, calls: pd.DataFrame) -> Ints:
@@ -196,4 +196,5 @@ def _pieces(claimed: list[Ints], *, carry: bool) -> Pieces:
     code = np.repeat(np.arange(len(found)), [len(told) for told, _ in found])
     ns = np.concatenate([each for _, each in found] or [np.zeros(0, np.int64)])
     kept = ns > 0
-    return Pieces(place[kept].astype(np.uint16), code[kept].astype(np.uint8), ns[kept].astype(np.int64))
+    small = np.min_scalar_type(place.max(initial=0))  # Steps, of which there may be many, are places, too.
+    return Pieces(place[kept].astype(small), code[kept].astype(np.uint8), ns[kept].astype(np.int64))

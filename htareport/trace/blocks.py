@@ -22,6 +22,7 @@ from pathlib import Path
 from tarfile import HeaderError
 from typing import IO, Any, cast
 
+from htareport import locations
 from htareport.errors import TraceFileError, printable
 from htareport.locations import is_remote, reading, size_of
 from htareport.trace import cut_zip
@@ -51,7 +52,7 @@ def blocks(path: Path, most: int | None = None) -> Iterator[bytes]:
     least MOST_UNPACKED); DamagedDataError behind the last block if packed data end early or are damaged; OSError if the
     file cannot be read.
     """
-    on_disk = path if path.exists() else archive_of(path) or path
+    on_disk = path if locations.exists(path) else archive_of(path) or path
     before = _state(on_disk)
     yield from _limited(unpacked(partial(_opened, path, most, on_disk)), on_disk, most)
     if _state(on_disk) not in {before, None}:
@@ -115,7 +116,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 def exists(path: Path) -> bool:
     """Whether there is such a file, or an archive that may hold it."""
-    return path.exists() or archive_of(path) is not None
+    return locations.exists(path) or archive_of(path) is not None
 
 
 def archive_of(path: Path) -> Path | None:
@@ -127,7 +128,7 @@ def archive_of(path: Path) -> Path | None:
 def _state(on_disk: Path) -> tuple[int, int] | None:
     """What changes when a file is written to; None once it is deleted, whose content an open file still gives."""
     try:
-        found = on_disk.stat()
+        found = locations.stat_of(on_disk)
     except FileNotFoundError:
         return None
     return found.st_size, found.st_mtime_ns

@@ -13,8 +13,9 @@ command profits from what another one has read, and a report is the same to the 
 The key is a hash of what the content can depend on: of each file its name, size, times of modification and of change,
 first and last 64 KB, and its place in an archive; the options that change what is read; the source of the code that
 reads, and the versions of what it reads with. A file that was written within the last two seconds is read, but not
-kept, since it could be written to once more without its times showing it. What could go unnoticed is a change behind
-the back of the file system: in the middle of a plain file of the same size, its times of change set back as well.
+kept, since it could be written to once more without its times showing it; neither is one behind a URL whose server
+tells no time. What could go unnoticed is a change behind the back of the file system: in the middle of a plain file of
+the same size, its times of change set back as well.
 
 Nothing here raises: whatever is wrong with the cache costs the time it would have saved, and a line in the log.
 """
@@ -37,6 +38,7 @@ import orjson
 
 from htareport._version import __version__
 from htareport.errors import TraceFileError
+from htareport.locations import exists, stat_of
 from htareport.trace import cache_folder, capture, unpack
 from htareport.trace.blocks import archive_of, open_regular
 from htareport.trace.capture import Loaded
@@ -108,7 +110,7 @@ def _is_worth_keeping(loaded: Loaded) -> bool:
 def _is_settled(paths: tuple[Path, ...], now: int) -> bool:
     """Whether a file that is written to from now on will show it by its times."""
     try:
-        found = [_on_disk(path).stat() for path in paths]
+        found = [stat_of(_on_disk(path)) for path in paths]
     except OSError:
         return False
     return all(max(each.st_mtime_ns, getattr(each, "st_ctime_ns", 0)) < now - SETTLED_NS for each in found)
@@ -121,7 +123,7 @@ def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
     """Hash all that reading these files can depend on; None where they are too small, or cannot be read."""
     try:
         states = [_state(path) for path in paths]
-    except (OSError, TraceFileError, AttributeError):  # The last of paths that are on no disk, and have no times.
+    except (OSError, TraceFileError):
         return None
     if sum(size for _, size, *_ in states) < LEAST_BYTES:
         return None
@@ -129,28 +131,34 @@ def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:40]
 
 
-def _state(path: Path) -> tuple[str, int, Any, Any, str, str]:
-    """What changes when a file does: its name and place in an archive, size, times, first and last bytes."""
+def _state(path: Path) -> tuple[Any, ...]:
+    """What changes when a file does: its name and place in an archive, size, times, first and last bytes.
+
+    OSError for one of which no time is known, of which only the size and the ends would tell.
+    """
     on_disk = _on_disk(path)
-    found = on_disk.stat()
+    found = stat_of(on_disk)
+    times = [getattr(found, name, 0) for name in ("st_mtime_ns", "st_ctime_ns")]
+    if not any(times):
+        raise OSError(None, "no time is known")
     with open_regular(on_disk) as file:
         ends = hashlib.sha256(file.read(_ENDS))
         file.seek(max(0, found.st_size - _ENDS))
         ends.update(file.read(_ENDS))
     inside = "" if on_disk == path else path.relative_to(on_disk).as_posix()
-    return path.name, found.st_size, found.st_mtime_ns, getattr(found, "st_ctime_ns", 0), ends.hexdigest(), inside
+    return path.name, found.st_size, *times, ends.hexdigest(), inside
 
 
 def _on_disk(path: Path) -> Path:
     """The file itself, or the archive that it lies in."""
-    return path if path.exists() else archive_of(path) or path
+    return path if exists(path) else archive_of(path) or path
 
 
 @cache
 def _code() -> list[str]:
-    """What reads: the source of this package and of what it computes with, and the versions of what it reads with."""
-    sources = hashlib.sha256()
-    for folder in (Path(__file__).parent, Path(__file__).parents[1] / "algorithms"):
+    """What reads: the source of this package and of all below it, and the versions of what it reads with."""
+    sources, package = hashlib.sha256(), Path(__file__).parents[1]
+    for folder in (package, package / "algorithms", package / "trace"):
         for source in sorted(folder.glob("*.py")):
             sources.update(source.name.encode() + b"\0" + source.read_bytes())
     libraries = [module.__version__ for module in (msgspec, np, orjson)]

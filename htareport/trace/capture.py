@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.decimals import MISSING
 from htareport.errors import TraceFileError, printable
-from htareport.locations import size_of
+from htareport.locations import exists, size_of
 from htareport.trace import classify, metadata
 from htareport.trace.careful import Salvaged, Slip
 from htareport.trace.decode import Reader
@@ -104,7 +104,7 @@ class _File:
         content = read_file(path, reader, options)
         self.warnings: list[str] = []
         self.counts = reader.counts
-        size = size_of(path) if path.exists() else 0
+        size = size_of(path) if exists(path) else 0
         self.capture = Capture(printable(path.name), size, content.metadata, processes=reader.processes)
         self.capture.path, self.capture.events = path, reader.counts.total()
         self.capture.options = options or DEFAULT_OPTIONS

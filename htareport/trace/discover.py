@@ -11,7 +11,7 @@ from itertools import count, repeat
 from pathlib import Path
 
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
-from htareport.locations import Place, inside, is_folder, is_remote, located, matching, shown
+from htareport.locations import Place, exists, inside, is_file, is_folder, is_remote, located, matching, shown
 from htareport.trace.blocks import NOT_REGULAR, archive_members, archive_of, blocks, open_regular
 from htareport.trace.heads import Header, NotATraceError, SavedReportError, read_header
 from htareport.trace.metadata import plausible_rank
@@ -58,15 +58,15 @@ def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
                 files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
                 result = assign(files, explicit=False, options=options)
             return _something(result, where, files)
-        if path.exists():
-            if not path.is_file():
+        if exists(path):
+            if not is_file(path):
                 raise NothingToReadError(f"{named}: {NOT_REGULAR}")
             return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
         found = matching(path)
+        files = [each for each in found if is_file(each)]
     except OSError as error:
         raise NothingToReadError(f"{named}: {error.strerror or error}") from error
     if found:
-        files = [each for each in found if each.is_file()]
         return _something(assign(files, explicit=True, options=options), f"pattern {named}", files)
     if archive := archive_of(path):
         if path in (archive_members(archive, options) or ()):
@@ -198,7 +198,7 @@ def _candidates(paths: Iterable[Path]) -> list[Path]:
     return [
         path
         for path in sorted(paths)
-        if not path.name.startswith(".") and (path.is_file() or (path.is_symlink() and not path.exists()))
+        if not path.name.startswith(".") and (is_file(path) or (path.is_symlink() and not path.exists()))
         if _JSON_LIKE.search(path.name) or _TRACE_NAME.search(path.name) or _looks_like_json(path)
     ]
 

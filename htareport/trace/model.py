@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.errors import NothingToReadError, printable
-from htareport.locations import Place, located, named, paths_of, shown, size_of
+from htareport.locations import Place, exists, located, named, paths_of, shown, size_of
 from htareport.trace import blocks, classify, discover
 from htareport.trace.cache import load_rank
 from htareport.trace.capture import Capture, Loaded
@@ -102,7 +102,7 @@ class Trace:
     @property
     def total_bytes(self) -> int:
         """Size of all files on disk."""
-        return sum(size_of(p) for files in self.files.values() for p in paths_of(files) if p.exists())
+        return sum(size_of(p) for files in self.files.values() for p in paths_of(files) if exists(p))
 
 
 @dataclass(frozen=True)

@@ -196,13 +196,17 @@ def cut(window: Window) -> Cut | None:
 
 
 class bracketed:  # noqa: N801  a context manager, named for what it makes
-    """A view of the window in which a chunk is a JSON array of its own, without a copy."""
+    """A view of the window in which a chunk is a JSON array of its own, without a copy.
+
+    Where events of it are still held when it ends, which refer to it, the window goes on with a copy: a profiler that
+    samples our frames, as that of dask's workers does, keeps what is in them for a moment.
+    """
 
     def __init__(self, window: Window, end: int) -> None:
-        self._data, self._start, self._end = window.data, window.position - 1, end
+        self._window, self._start, self._end = window, window.position - 1, end
 
     def __enter__(self) -> memoryview:
-        data = self._data
+        data = self._window.data
         self._kept = data[self._start], data[self._end] if self._end < len(data) else None
         data[self._start] = _OPEN
         if self._end < len(data):
@@ -214,14 +218,18 @@ class bracketed:  # noqa: N801  a context manager, named for what it makes
         return self._view
 
     def __exit__(self, *exception: object) -> None:
-        self._view.release()
-        self._whole.release()
+        window = self._window
+        try:
+            self._view.release()
+            self._whole.release()
+        except BufferError:
+            window.data = bytearray(window.data)
         first, last = self._kept
-        self._data[self._start] = first
+        window.data[self._start] = first
         if last is None:
-            self._data.pop()
+            window.data.pop()
         else:
-            self._data[self._end] = last
+            window.data[self._end] = last
 
 
 _DEPTH = np.zeros(256, np.int8)

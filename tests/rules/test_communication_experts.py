@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder
-from rules.parallel import GEMM, US, one, plain
+from rules.parallel import ALL_REDUCE, GEMM, US, findings, one, plain
+
+from htareport.rules.what_if import NO_PLACE
 
 ALL_TO_ALL = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
 
@@ -53,3 +55,23 @@ def test_a_rank_that_sends_more(tmp_path):
 )
 def test_no_full_rank(tmp_path, traces):
     assert one(tmp_path, traces, "N15", "N1") is None
+
+
+def test_ranks_without_exchanges_count_for_the_step(tmp_path):
+    """Ranks 4 and 5 exchange nothing, but what becomes of the step is asked of all ranks together."""
+    traces = [TraceBuilder(rank, 6).step(1, 0, 10_000) for rank in range(6)]
+    for trace, received in zip(traces, (50, 50, 200, 100), strict=False):
+        for number in range(4):
+            trace.kernel(GEMM, 1000 * number, 500, launch=(2 * number, 1))
+            trace.collective(
+                ALL_TO_ALL, "all_to_allv", 1000 * number + 500, 500, group=range(4), group_name="1", nelems=100,
+                out_nelems=received, launch=(2 * number + 1, 1),
+            )  # fmt: skip
+    for rank, trace in enumerate(traces):
+        trace.kernel(GEMM, 4000, 1000 if rank < 4 else 3000, launch=(60, 1))
+        arrives = 5000 if rank < 4 else 7000
+        trace.collective(ALL_REDUCE, "allreduce", arrives, 7500 - arrives, launch=(70, 1))
+        trace.kernel(GEMM, 7500, 2500, launch=(80, 1))
+    found = {each.code: each for each in findings(tmp_path, traces, "N15", "N1").findings}
+    assert (found["N15"].saving_ns, found["N15"].ceiling) == (1000 * US, NO_PLACE)
+    assert found["N1"].without_ns is not None

@@ -53,6 +53,13 @@ def test_each_pattern(saved, findings, part, name, saving):
     assert saved([Decomposed()], written(part, part))["C8"] == pytest.approx(2 * saving, abs=0.2)
 
 
+def test_a_norm_with_weight_and_bias_is_one(findings):
+    """The second half of a LayerNorm is that of an RMSNorm."""
+    affine = (*LAYER_NORM, ("mul", 50, BIG), ("add", 50, BIG))
+    told = findings([Decomposed()], written(affine, RMS_NORM))["C8"]
+    assert told.evidence.startswith("LayerNorm 320\u202fµs in 1 calls; RMSNorm 190\u202fµs in 1 calls per step")
+
+
 def test_several(findings):
     told = findings([Decomposed()], written(RMS_NORM, ROTARY, RMS_NORM))["C8"]
     assert told.evidence == (

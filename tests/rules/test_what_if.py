@@ -13,7 +13,7 @@ from rules.parallel import US, ParallelJob, Part, findings
 from htareport.algorithms.intervals import union
 from htareport.rules.base import Evidence, Family, Rule
 from htareport.rules.looking import look
-from htareport.rules.rank_moves import _MOST_ENTRIES, Moves
+from htareport.rules.rank_moves import _MOST_ENTRIES, Moves, _pieces
 from htareport.runner import analyze
 from htareport.trace import RankTrace
 
@@ -178,3 +178,11 @@ def test_a_rank_says_little(tmp_path):
     assert len(moves.own.ns) <= _MOST_ENTRIES + len(rules)
     for number, code in enumerate(moves.codes):
         assert moves.own.of(number, 3 * steps).sum() == steps * (int(code[1:]) + 1) * US
+
+
+def test_very_many_steps():
+    """A rank may have more of them than two bytes count."""
+    claimed = np.zeros(70_000, np.int64)
+    claimed[[5, 69_999]] = 10, 20
+    pieces = _pieces([claimed], carry=True)
+    assert (pieces.of(0, 70_000) == claimed).all()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 
+import msgspec
 import pytest
 from builder import TraceBuilder
 
 from htareport.trace import RankTrace, columns
+from htareport.trace.decode import Reader
 
 NAN = float("nan")
 
@@ -246,3 +248,20 @@ def test_a_view_that_somebody_holds(monkeypatch):
         times.extend([token])
         times.flush()
     assert times.values.tolist() == [1500, 2000]
+
+
+def test_events_that_somebody_holds(monkeypatch, chunks_of, load):
+    """They refer to the text, which then cannot move: the rest of the file is read from a copy."""
+    held, original = [], Reader.feed
+
+    def feed(self, chunk):
+        held.append(msgspec.json.decode(chunk, type=list[msgspec.Raw]))
+        return original(self, chunk)
+
+    monkeypatch.setattr(Reader, "feed", feed)
+    chunks_of(4096)
+    trace = TraceBuilder()
+    for number in range(100):
+        trace.kernel(f"k{number}", 10 * number, 5)
+    assert load(trace).device_events["name"].tolist() == [f"k{number}" for number in range(100)]
+    assert len(held) > 1
