@@ -7,7 +7,7 @@ long as before; so time that goes on a rank which is not the last makes that ran
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,22 @@ Floats = NDArray[np.float64]
 NONE = -1
 
 
+class Stream(NamedTuple):
+    """What the stream of each entry did before: the entry `before` on it (-1 none), and see `Calls` for the others."""
+
+    before: Ints
+    slack: Ints
+    queued: Ints
+
+
 @dataclass(frozen=True)
 class Calls:
     """One entry per collective and rank that takes part in it, sorted by collective; these in order of their ends.
 
     Times are ns on one clock. `stall` is for how long the rank, at the end of the collective, has done nothing but
     wait for that end: 0 where it computes meanwhile. `on_stream` is the entry before it on the same stream (-1 none),
-    `slack` for how long that stream was idle in between. `before` and `until` are the entries on which the rank last
+    `slack` for how long that stream was idle in between, `queued` for how long the rank had been ready when it came to
+    the collective at last, because that one was not over. `before` and `until` are the entries on which the rank last
     waited, before its arrival and before the end.
     """
 
@@ -36,12 +45,13 @@ class Calls:
     stall: Ints
     on_stream: Ints
     slack: Ints
+    queued: Ints
     before: Ints
     until: Ints
 
     @classmethod
-    def of(cls, collective: Ints, rank: Ints, times: tuple[Ints, Ints], stall: Ints, stream: tuple[Ints, Ints]) -> Self:
-        """Make it of sorted entries; `times` are arrival and end, `stream` the entry before on it and the slack."""
+    def of(cls, collective: Ints, rank: Ints, times: tuple[Ints, Ints], stall: Ints, stream: Stream) -> Self:
+        """Make it of sorted entries; `times` are arrival and end."""
         arrival, end = times
         before, until = (np.full(len(rank), NONE, np.int64) for _ in range(2))
         for each in unique_sorted(rank).tolist():
@@ -52,8 +62,9 @@ class Calls:
                 place = np.minimum(np.searchsorted(ends, stamp[mine], side="right"), earlier) - 1
                 out[mine[place >= 0]] = waited[place[place >= 0]]
         # A collective before it on the stream that ends later, by what was matched, says nothing.
-        on_stream = np.where(stream[0] < np.arange(len(rank)), stream[0], NONE)
-        return cls(collective, rank, arrival, end, stall, on_stream, stream[1], before, until)
+        on_stream = np.where(stream.before < np.arange(len(rank)), stream.before, NONE)
+        queued = np.where(on_stream == NONE, 0, stream.queued)
+        return cls(collective, rank, arrival, end, stall, on_stream, stream.slack, queued, before, until)
 
 
 @dataclass(frozen=True)
@@ -81,11 +92,11 @@ def shifts(calls: Calls, removed: Removed, in_time: NDArray[np.bool_] | None = N
     moved[-1] = np.inf
     more = np.zeros_like(removed.in_all)  # What has gone of ranks so that they are in time.
     bounds = np.append(np.flatnonzero(np.diff(calls.collective, prepend=NONE)), size)
-    stall, slack, arrival = calls.stall[:, None], calls.slack[:, None], calls.arrival[:, None]
+    stall, slack, queued, arrival = (each[:, None] for each in (calls.stall, calls.slack, calls.queued, calls.arrival))
     for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         here, ranks = slice(first, stop), calls.rank[first:stop]
         earlier = base[calls.before[here]] + removed.at_arrival[here] + more[ranks]
-        earlier = np.minimum(earlier, moved[calls.on_stream[here]] + slack[here])
+        earlier = np.minimum(earlier + queued[here], moved[calls.on_stream[here]] + slack[here])
         comes = arrival[here] - arrival[here].max() - earlier
         if in_time is not None and len(set(in_time[ranks].tolist())) > 1:
             mine = in_time[ranks]

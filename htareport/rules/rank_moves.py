@@ -19,10 +19,12 @@ from htareport.rules.communication_sets import awaited, kernels
 from htareport.rules.communication_skew import calls_of
 from htareport.rules.rank import Lane, Rank
 from htareport.trace import Capability
+from htareport.trace.links import UNLINKED
 
 Ints = NDArray[np.int64]
 
 _MOST_CALLS, _MOST_CALLS_IN_ALL, _FEWEST_CALLS = 512, 150_000, 64  # Of a rank, and of all ranks together.
+_AT_ONCE = 10_000  # ns from the end of a call to the start of the next on its stream, if only that was waited for.
 _MOST_ENTRIES = 400  # Of a rank, for all rules together.
 
 ONE_RANK = "there is only one rank to go by"
@@ -50,16 +52,18 @@ class Moves:
     """A rank's collectives within some consecutive steps, and the time between them that rules claim.
 
     `rows` are rows of the frame of calls. `on_stream` is the place here of the call before on the same stream (-1
-    none), `slack` for how long the stream was idle since. `stall` is for how long the rank, at the end of a call, has
-    waited for just that. `own` are claims outside all waits, by place in the order of arrivals, ends and ends of steps
-    (all of these by time): what is claimed since the place before. `stalled` are claims within waits, by call.
-    `unknown` is for how long per step the rank waits for communication that is no row here.
+    none), `slack` for how long the stream was idle since, `queued` for how long the call had waited for only that
+    one. `stall` is for how long the rank, at the end of a call, has waited for just that. `own` are claims outside all
+    waits, by place in the order of calls that are ready, ends and ends of steps (all of these by time): what is claimed
+    since the place before. `stalled` are claims within waits, by call. `unknown` is for how long per step the rank
+    waits for communication that is no row here.
     """
 
     calls: Evidence
     rows: NDArray[np.int32]
     on_stream: NDArray[np.int16]
-    slack: Ints
+    slack: NDArray[np.int32]
+    queued: NDArray[np.int32]
     stall: Ints
     steps: tuple[int, ...]
     begin: int
@@ -107,6 +111,7 @@ class _Recorded:
         self.row = _rows_of(rows, call_frames(rank.trace)["calls"])
         order = np.lexsort((rows["ts"].to_numpy(), rows["end"].to_numpy()))
         self.row = self.row[order]
+        self.place, self.launch = (rank, lane), rows["launch"].to_numpy(np.int64)[order]
         self.start, self.end, self.lane = (rows[name].to_numpy(np.int64)[order] for name in ("ts", "end", "lane"))
         self.since = _waited_since(self.awaited, self.start, self.end)
 
@@ -119,13 +124,15 @@ class _Recorded:
         mine = np.flatnonzero(within & (self.row >= 0))
         stall = np.maximum(self.end - self.since, 0)
         on_stream, slack = self._on_stream(mine)
-        points = np.sort(np.concatenate((self.start[mine], self.end[mine], ends)))
+        queued = self._queued(mine, on_stream, slack)
+        slack[queued > 0] = 0  # They begin as soon behind the call before as they do now.
+        points = np.sort(np.concatenate((self.start[mine] - _small(queued), self.end[mine], ends)))
         codes = tuple(code for code, claim in claims.items() if len(claim))
         own = [_between(intervals.difference(claims[code], self.awaited), begin, points) for code in codes]
         waits = [intervals.intersection(claims[code], self.awaited) for code in codes]
         stalled = [intervals.covered(wait, self.since[mine], self.end[mine]) for wait in waits]
         return Moves(
-            self.calls, self.row[mine].astype(np.int32), on_stream, slack, stall[mine],
+            self.calls, self.row[mine].astype(np.int32), on_stream, _small(slack), _small(queued), stall[mine],
             tuple(steps["number"].tolist()[:number]), begin, tuple(ends.tolist()), codes,
             _pieces(own, carry=True), _pieces(stalled, carry=False),
             float(stall[within & (self.row < 0)].sum()) / number,
@@ -138,6 +145,14 @@ class _Recorded:
         counts = np.searchsorted(ends_of_calls, ends, side="right")
         return max(1, int((counts <= most).sum()))
 
+    def _queued(self, mine: Ints, on_stream: NDArray[np.int16], slack: Ints) -> Ints:
+        """For how long each call had waited only for the one before it on its stream, behind which it begins."""
+        launch = self.launch[mine]
+        tied = np.flatnonzero((on_stream >= 0) & (slack <= _AT_ONCE) & (launch != UNLINKED))
+        found = np.zeros(len(mine), np.int64)
+        found[tied] = np.maximum(self.start[mine[tied]] - _ready_since(*self.place, launch[tied]), 0)
+        return found
+
     def _on_stream(self, mine: Ints) -> tuple[NDArray[np.int16], Ints]:
         """The call before each on its stream (a place in `mine`), and how long the stream was idle since."""
         before, slack = np.full(len(mine), -1, np.int64), np.zeros(len(mine), np.int64)
@@ -149,6 +164,26 @@ class _Recorded:
             idle = self.start[mine[told]][1:] - self.end[mine[told]][:-1] - (busy[place[1:]] - busy[place[:-1] + 1])
             before[told[1:]], slack[told[1:]] = told[:-1], np.maximum(idle, 0)
         return before.astype(np.int16), slack  # `call_frames` has some thousands at most.
+
+
+def _small(times: Ints) -> NDArray[np.int32]:
+    """As few bytes as do: what is longer than two seconds bounds nothing."""
+    return np.minimum(times, np.iinfo(np.int32).max).astype(np.int32)
+
+
+def _ready_since(rank: Rank, lane: Lane, launch: Ints) -> Ints:
+    """When all was done that calls wait for besides their stream, by launch: their own launch, and kernels before it.
+
+    A collective waits for what its thread has launched so far; kernels of other streams are taken to be part of that.
+    """
+    events = rank.events[lane]
+    others = events[(events["kind"] != "comm").to_numpy() & (events["launch"] != UNLINKED).to_numpy()]
+    launched, end = others["launch"].to_numpy(), others["end"].to_numpy()
+    order = np.argsort(launched, kind="stable")
+    latest = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))
+    done = latest[np.searchsorted(launched[order], launch)]
+    found: Ints = np.maximum(done, rank.trace.launches["end"].to_numpy()[launch])
+    return found
 
 
 def _rows_of(rows: pd.DataFrame, calls: pd.DataFrame) -> Ints:

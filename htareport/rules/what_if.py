@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.algorithms.rank_shifts import Calls, Ints, Removed, saved, shifts
+from htareport.algorithms.rank_shifts import Calls, Ints, Removed, Stream, saved, shifts
 from htareport.analyses.collective_calls import Matching
 from htareport.findings import Finding
 from htareport.rules.base import Found, Rule
@@ -20,7 +20,7 @@ from htareport.rules.rank_moves import ONE_RANK, Moves
 _MOST_UNKNOWN = 0.1  # Of the step: waits for communication that is not followed.
 _LARGEST = 4_000_000  # Numbers in an array.
 
-_ENTRY = ("row", "rank", "place", "arrival", "end", "stall", "on_stream", "slack", "at_arrival", "at_end")
+_ENTRY = ("row", "rank", "place", "arrival", "end", "stall", "on_stream", "slack", "queued", "at_arrival", "at_end")
 
 NOT_MATCHED = "no collective is matched across ranks"
 NOT_ALIKE = "ranks recorded different steps"
@@ -123,14 +123,14 @@ def _joined(found: Matching, known: Mapping[int, Moves], number: int) -> WhatIf 
     end = np.array([each.ends[number - 1] for each in known.values()], np.int64) - np.array(offset, np.int64)
     columns = [entries[name].to_numpy(np.int64) for name in ("collective", "rank", "arrival", "end", "stall")]
     collective, rank, arrival, finish, stall = columns
-    stream = (entries["on_stream"].to_numpy(np.int64), entries["slack"].to_numpy(np.int64))
-    calls = Calls.of(collective, rank, (arrival, finish), stall, stream)
+    on_stream, slack, queued = (entries[name].to_numpy(np.int64) for name in ("on_stream", "slack", "queued"))
+    calls = Calls.of(collective, rank, (arrival, finish), stall, Stream(on_stream, slack, queued))
     return WhatIf(ranks, tuple(known.values()), calls, entries, end, tuple(lasts), number)
 
 
-def _points(start: Ints, end: Ints, moves: Moves) -> Ints:
+def _points(ready: Ints, end: Ints, moves: Moves) -> Ints:
     """The points between which own claims are told, in order of time: of calls, and the ends of steps."""
-    return np.sort(np.concatenate((start, end, np.array(moves.ends, np.int64))))
+    return np.sort(np.concatenate((ready, end, np.array(moves.ends, np.int64))))
 
 
 def _entries(found: Matching, told: pd.DataFrame, world: int) -> pd.DataFrame:
@@ -168,12 +168,13 @@ def _told(found: Matching, known: Mapping[int, Moves], number: int) -> tuple[pd.
         rows = firsts[np.searchsorted(places, rank)] + moves.rows if len(moves.rows) else moves.rows
         start, offset = starts[rows], found.clocks.offset.get(rank, 0)
         end = start + lengths[rows]
-        points = _points(start, end, moves)
+        ready = start - moves.queued.astype(np.int64)
+        points = _points(ready, end, moves)
         lasts.append(int(np.searchsorted(points, moves.ends[number - 1], side="right")) - 1)
-        at = [np.searchsorted(points, stamp, side="right") - 1 for stamp in (start, end)]
+        at = [np.searchsorted(points, stamp, side="right") - 1 for stamp in (ready, end)]
         number_of = np.arange(len(rows))
         each = (rows, np.full(len(rows), place), number_of, start - offset, end - offset, moves.stall,
-                moves.on_stream.astype(np.int64), moves.slack, *at)  # fmt: skip
+                *(each.astype(np.int64) for each in (moves.on_stream, moves.slack, moves.queued)), *at)  # fmt: skip
         within = end <= moves.ends[number - 1]
         for name, values in zip(_ENTRY, each, strict=True):
             parts[name].append(values[within])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from htareport.algorithms.rank_shifts import Calls, Removed, saved, shifts
+from htareport.algorithms.rank_shifts import Calls, Removed, Stream, saved, shifts
 
 
 class Job:
@@ -36,7 +36,8 @@ class Job:
         order = {number: place for place, number in enumerate(dict.fromkeys(entry[0] for entry in entries))}
         number, rank, arrival, end = map(np.array, zip(*entries, strict=True))
         before = [max((k for k in range(n) if rank[k] == rank[n]), default=-1) for n in range(len(rank))]
-        stream = np.array(before), np.where(np.array(before) < 0, 0, arrival - end[before])
+        slack = np.where(np.array(before) < 0, 0, arrival - end[before])
+        stream = Stream(np.array(before), slack, np.zeros_like(slack))
         collective = np.array([order[each] for each in number.tolist()])
         return number, Calls.of(collective, rank, (arrival, end), end - arrival, stream)
 
@@ -102,7 +103,7 @@ def test_a_collective_waits_for_the_one_before_on_its_stream():
     """
     numbers = np.array([0, 0, 1, 1])
     ranks, arrival, end = np.array([0, 1, 0, 1]), np.array([10, 10, 40, 40]), np.array([40, 40, 70, 70])
-    stream = np.array([-1, -1, 0, 1]), np.array([0, 0, 0, 0])
+    stream = Stream(np.array([-1, -1, 0, 1]), np.zeros(4, np.int64), np.zeros(4, np.int64))
     calls = Calls.of(numbers, ranks, (arrival, end), np.array([0, 0, 10, 10]), stream)
 
     def gained(at_arrival):
@@ -121,10 +122,66 @@ def test_a_rank_in_time():
     """
     ranks, numbers = np.array([0, 1, 2] * 2), np.repeat([0, 1], 3)
     arrival, end = np.array([10, 10, 40, 60, 60, 100]), np.repeat([60, 120], 3)
-    stream = np.array([-1, -1, -1, 0, 1, 2]), np.array([0, 0, 0, 0, 0, 40])
+    stream = Stream(np.array([-1, -1, -1, 0, 1, 2]), np.array([0, 0, 0, 0, 0, 40]), np.zeros(6, np.int64))
     calls = Calls.of(numbers, ranks, (arrival, end), np.array([50, 50, 0, 60, 60, 10]), stream)
     nothing = Removed(*(np.zeros((6, 1)) for _ in range(3)), np.zeros((3, 1)))
     late = np.array([False, False, True])
     assert shifts(calls, nothing, late).ravel().tolist() == [70, 70, 70]
     assert shifts(calls, nothing, ~late).ravel().tolist() == [0, 0, 0]
     assert shifts(calls, nothing).ravel().tolist() == [0, 0, 0]
+
+
+class Overlapped:
+    """Ranks that compute while collectives of all run one behind the other, and wait for the last at the end."""
+
+    def __init__(self, own, transfer):
+        self.own, self.transfer = own, transfer
+
+    def run(self):
+        """When each rank ends, and its collectives begin and end; one begins when rank and stream are ready."""
+        ready = self.own.cumsum(axis=1)
+        starts, ends, over = np.zeros_like(self.own[:, :-1]), np.zeros_like(self.transfer), 0
+        for number, lasts in enumerate(self.transfer.tolist()):
+            starts[:, number] = np.maximum(ready[:, number], over)
+            over = ends[number] = starts[:, number].max() + lasts
+        return np.maximum(ready[:, -1], over), starts, ends
+
+    def saving(self, own=None, late=None):
+        """By how much the last rank ends earlier without some of its own time, or with some ranks in time."""
+        ends_of_ranks, starts, ends = self.run()
+        ranks, size = starts.shape
+        ready, gone = self.own.cumsum(axis=1), np.zeros_like(self.own) if own is None else own
+        before = np.arange(ranks * size).reshape(size, ranks).T - ranks
+        slack = starts - np.append(0, ends[:-1])
+        tied = (before >= 0) & (slack == 0)
+        flat = [each.T.ravel() for each in (before, slack, np.where(tied, starts - ready[:, :-1], 0))]
+        stall = np.zeros((ranks, size), np.int64)
+        stall[:, -1] = np.maximum(ends[-1] - ready[:, -1], 0)
+        collective, rank = np.repeat(np.arange(size), ranks), np.tile(np.arange(ranks), size)
+        flat[0] = np.maximum(flat[0], -1)
+        calls = Calls.of(collective, rank, (starts.T.ravel(), np.repeat(ends, ranks)), stall.T.ravel(), Stream(*flat))
+        until = gone.cumsum(axis=1).astype(float)
+        at_end = np.where(np.arange(size) == size - 1, until[:, -1:], until[:, :-1])
+        columns = [each.T.ravel()[:, None] for each in (until[:, :-1], at_end)]
+        removed = Removed(*columns, np.zeros((ranks * size, 1)), until[:, -1:])
+        return saved(ends_of_ranks, shifts(calls, removed, late))[0]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2, 5), st.integers(1, 6), st.integers(0, 2**31))
+def test_collectives_that_wait_for_each_other_under_compute(ranks, collectives, seed):
+    """A rank that is ready long before its collective begins gains as the one before ends earlier."""
+    random = np.random.default_rng(seed)
+    own, transfer = random.integers(0, 60, (ranks, collectives + 1)), random.integers(1, 40, collectives)
+    own[:, -1] = 0  # All of them wait at the end, whatever goes.
+    job, less = Overlapped(own, transfer), random.integers(0, own + 1) * (random.random(own.shape) < 0.5)
+    gained = job.run()[0].max() - Overlapped(own - less, transfer).run()[0].max()
+    assert job.saving(less) == gained
+    assert job.saving() == 0
+
+
+def test_a_straggler_under_compute():
+    """Rank 1 is ready for the first of three 50 after rank 0; rank 0 is ready for all three by then."""
+    job = Overlapped(np.array([[10, 10, 10, 10], [60, 10, 10, 10]]), np.array([30, 30, 30]))
+    assert job.run()[0].tolist() == [150, 150]
+    assert job.saving(late=np.array([False, True])) == 50

@@ -161,6 +161,29 @@ def test_a_straggler_that_comes_in_time(tmp_path):
     assert found["N1"].step_ns - found["N1"].without_ns == 100 * US  # Its transfer, not the waiting.
 
 
+def test_a_straggler_whose_lateness_the_next_collective_hides(tmp_path):
+    """Two all-reduces one behind the other on a stream: only the first shows who is late.
+
+    Rank 2 is ready for the first at 500, the others at 100; it lasts 200 from then, the second 100. What that reduces,
+    the others have computed by 200, rank 2 by 600. Without it the step is 400 shorter.
+    """
+    traces = []
+    for rank in range(3):
+        trace, late = TraceBuilder(rank, 3), 400 if rank == 2 else 0
+        for step in range(12):
+            at = 1000 * step
+            trace.step(step, at, 1000).kernel("gemm", at, 100 + late, launch=(at, 1))
+            first = at + 100 + late
+            trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", first, at + 700 - first, launch=(at + 2, 1))
+            trace.kernel("gemm", first, 100, launch=(at + 4, 1))
+            trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", at + 700, 100, launch=(at + 6, 1))
+            trace.kernel("relu", at + 800, 190, launch=(at + 8, 1))
+        traces.append(trace)
+    found = {each.code: each for each in findings(tmp_path, traces, "N4", "N1").findings}
+    assert found["N4"].step_ns == 1000 * US
+    assert found["N4"].step_ns - found["N4"].without_ns == found["N4"].saving_ns == 400 * US
+
+
 def test_a_rank_says_little(tmp_path):
     """However many calls and claims: evenly small, and nothing of the claims is lost but within waits."""
     steps = 400
