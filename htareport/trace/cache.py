@@ -109,7 +109,7 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
 
 
 def _is_worth_keeping(loaded: Loaded) -> bool:
-    return not loaded.is_passing and sum(each.events for each in loaded.captures) >= LEAST_EVENTS
+    return not loaded.is_transient and sum(each.events for each in loaded.captures) >= LEAST_EVENTS
 
 
 def _is_settled(paths: tuple[Path, ...], now: int) -> bool:

@@ -181,7 +181,7 @@ def test_every_field_is_kept():
     assert {each.name for each in fields(Capture)} == {*stored.CAPTURE_FIELDS, *others}
     of_rank = {"tables", "collectives", "memory", "strings", "threads", "lanes", "captures", "counts", "warnings"}
     of_rank |= {"device_categories", "problems"}
-    without_content = {"is_passing", "is_redacted", "redactions"}
+    without_content = {"is_transient", "is_redacted", "redactions"}
     assert {each.name for each in fields(Loaded)} == of_rank | without_content
 
 
