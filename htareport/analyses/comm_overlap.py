@@ -28,6 +28,13 @@ _OVERLAP = Column(
     "overlap", "Hidden", _NS, "Time in which communication and compute run at once.", better=Better.HIGHER
 )
 _EXPOSED = Column("exposed", "Exposed", _NS, "Communication time in which no compute runs.", better=Better.LOWER)
+_COUNT = Column("count", "Kernels", Unit.COUNT, "Communication kernels on all ranks.")
+_TIMES = (
+    Column("time", "Time", _NS, "Time in which at least one of these kernels runs, summed over ranks and devices."),
+    _OVERLAP,
+    _EXPOSED,
+    Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),
+)
 
 
 class CommOverlap(Analysis):
@@ -87,22 +94,14 @@ class CommOverlap(Analysis):
                     Unit.TEXT,
                     "Description or name of the group, where the trace has it.",
                 ),
-                Column("count", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
+                _COUNT,
                 Column(
                     "bytes",
                     "Bytes",
                     Unit.BYTES,
                     "Message sizes (the larger of what goes in and out), summed over kernels; none if not recorded.",
                 ),
-                Column(
-                    "time",
-                    "Time",
-                    _NS,
-                    "Time in which at least one of these kernels runs, summed over ranks and devices.",
-                ),
-                _OVERLAP,
-                _EXPOSED,
-                Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),
+                *_TIMES,
             ),
         ),
         TableSpec(
@@ -112,16 +111,8 @@ class CommOverlap(Analysis):
                 key("dimension", "Dimension", Unit.TEXT, "What the process group splits the model or the batch by."),
                 Column("told_by", "Told by", Unit.TEXT, _TOLD_BY),
                 Column("groups", "Process groups", Unit.TEXT, "Descriptions or names, where the trace has them."),
-                Column("count", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
-                Column(
-                    "time",
-                    "Time",
-                    _NS,
-                    "Time in which at least one of these kernels runs, summed over ranks and devices.",
-                ),
-                _OVERLAP,
-                _EXPOSED,
-                Column("ratio", "Overlap", Unit.RATIO, "Hidden / time.", better=Better.HIGHER),
+                _COUNT,
+                *_TIMES,
             ),
         ),
     )
@@ -132,15 +123,15 @@ class CommOverlap(Analysis):
         ranks, collectives, dimensions = [], [], []
         for device, events in trace.devices.items():
             compute = trace.busy(events, "compute")
-            comm = events[events["kind"] == "comm"]
+            comm = events[events["kind"] == "comm"].join(labels)
             ranks.append({"device": device, **_overlap(trace.busy(comm), compute, "comm")})
-            for keys, rows in comm.join(labels).groupby(["collective", "process_group"], sort=True):
+            for keys, rows in comm.groupby(["collective", "process_group"], sort=True):
                 row = dict(zip(("collective", "process_group"), keys, strict=True))
                 size = rows["bytes"].sum(min_count=1)
                 collectives.append(
                     {**row, "count": len(rows), "bytes": size, **_overlap(trace.busy(rows), compute, "time")}
                 )
-            for name, rows in [*comm.join(labels).groupby("dimension", sort=True), (_ALL, comm.join(labels))]:
+            for name, rows in [*comm.groupby("dimension", sort=True), (_ALL, comm)]:
                 texts = {key: _SEPARATOR.join(sorted(set(rows[of]) - {""})) for key, of in _TEXTS.items()}
                 dimensions.append(
                     {"dimension": name, **texts, "count": len(rows), **_overlap(trace.busy(rows), compute, "time")}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
+from htareport.cli import console
 from htareport.errors import UsageError
 from htareport.executors import default_jobs, make_executor, raw_sizes
 from htareport.locations import shown
@@ -22,7 +23,10 @@ log = logging.getLogger(__name__)
 def open_trace(source: str, options: ReportOptions) -> Trace:
     """Find the trace files of one run; they will be read as the options say."""
     from htareport.trace import ReadOptions, Trace
+    from htareport.trace.cache import is_possible
 
+    if options.cache and not options.no_cache and not is_possible():
+        console.warning("--cache: nothing is kept without pyarrow: pip install 'htareport[cache]'")
     cache = not options.no_cache and (options.cache or True)
     how = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes, cache=cache)
     trace = Trace.open(source, ranks=options.ranks, options=how)

@@ -27,6 +27,7 @@ from htareport.rules.communication_sets import (
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, common, minus, total
 from htareport.trace import Capability
+from htareport.trace.kept import kept
 from htareport.units import text
 
 _REDUCING = ("all_reduce", "reduce_scatter")
@@ -96,14 +97,12 @@ class LittleOverlap(Rule):
         )
 
 
+@kept
 def gradients(rank: Rank) -> pd.DataFrame:
     """Collectives that reduce gradients: launched in the backward pass, on a group that is not one of a layer's own."""
-    if "gradients" not in rank.shared:
-        rows = kernels(rank)
-        reducing = rows["collective"].str.startswith(_REDUCING).to_numpy(dtype=bool)
-        rank.shared["gradients"] = rows[reducing & ~is_of_layers(rows) & in_backward(rank, rows)]
-    found: pd.DataFrame = rank.shared["gradients"]
-    return found
+    rows = kernels(rank)
+    reducing = rows["collective"].str.startswith(_REDUCING).to_numpy(dtype=bool)
+    return rows[reducing & ~is_of_layers(rows) & in_backward(rank, rows)]
 
 
 @dataclass(frozen=True)

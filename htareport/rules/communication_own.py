@@ -16,6 +16,7 @@ from htareport.rules.communication_sets import compute, steps_of
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, minus, total
 from htareport.trace.idle import Cause
+from htareport.trace.kept import kept
 
 Own: TypeAlias = Mapping[str, Any]
 
@@ -34,22 +35,20 @@ _LEAST_SHARE = 0.01  # Of its compute: a kernel that counts in how evenly a rank
 _EVEN = 0.25  # Of the median ratio's excess: how far apart the quartiles are of ranks whose device is slow.
 
 
+@kept
 def own_time(rank: Rank) -> Own:
     """Where a rank's time goes but for communication, in ns per step; and its kernels of most time."""
-    if "own" not in rank.shared:
-        every, busy = per(rank), rank.busy("comm", "compute")
-        idle = {name: total(rank.idle_by(*causes)) / every for name, causes in _IDLE.items()}
-        names = {name: [(host, time / every) for host, time in rank.names(*_IDLE[name])] for name in _IDLE}
-        rank.shared["own"] = {
-            "compute": total(compute(rank)) / every,
-            "error": _error(rank),
-            "copies": total(minus(rank.busy("memory"), busy)) / every,
-            "idle": idle,
-            "names": names,
-            "kernels": _kernels(rank, every),
-        }
-    found: Own = rank.shared["own"]
-    return found
+    every, busy = per(rank), rank.busy("comm", "compute")
+    idle = {name: total(rank.idle_by(*causes)) / every for name, causes in _IDLE.items()}
+    names = {name: [(host, time / every) for host, time in rank.names(*_IDLE[name])] for name in _IDLE}
+    return {
+        "compute": total(compute(rank)) / every,
+        "error": _error(rank),
+        "copies": total(minus(rank.busy("memory"), busy)) / every,
+        "idle": idle,
+        "names": names,
+        "kernels": _kernels(rank, every),
+    }
 
 
 def _error(rank: Rank) -> float:

@@ -13,6 +13,7 @@ from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.analyses.collective_names import labels_of, shown_names
 from htareport.rules.host_rows import rows_named
 from htareport.rules.rank import Lane, Rank, Sets, minus
+from htareport.trace.kept import kept
 
 Mask = NDArray[np.bool_]
 
@@ -22,41 +23,32 @@ _BLOCKING = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$")
 
 
+@kept
 def kernels(rank: Rank) -> pd.DataFrame:
     """Communication kernels by start: the columns of device events and those of labels_of, and `what` to call each."""
-    if "communication" not in rank.shared:
-        labels = labels_of(rank.trace)
-        labelled = rank.trace.device_events.loc[labels.index].join(labels)
-        rank.shared["communication"] = labelled.assign(what=shown_names(labelled))
-    found: pd.DataFrame = rank.shared["communication"]
-    return found
+    labels = labels_of(rank.trace)
+    labelled = rank.trace.device_events.loc[labels.index].join(labels)
+    return labelled.assign(what=shown_names(labelled))
 
 
 def compute(rank: Rank) -> Sets:
     """When kernels that compute run, within the windows."""
-    if "compute" not in rank.shared:
-        rank.shared["compute"] = rank.busy("compute")
-    found: Sets = rank.shared["compute"]
-    return found
+    return rank.busy("compute")
 
 
+@kept
 def exposed(rank: Rank) -> Sets:
     """When there is communication and no compute, within the windows."""
-    if "exposed" not in rank.shared:
-        rank.shared["exposed"] = minus(rank.busy("comm"), compute(rank))
-    found: Sets = rank.shared["exposed"]
-    return found
+    return minus(rank.busy("comm"), compute(rank))
 
 
+@kept
 def awaited(rank: Rank) -> Sets:
     """Exposed communication without which the next compute could have run.
 
     Not so where the host has not launched it, unless that is because the host waits for the device itself.
     """
-    if "awaited" not in rank.shared:
-        rank.shared["awaited"] = minus(exposed(rank), {lane: _not_launched(rank, lane) for lane in rank.lanes})
-    found: Sets = rank.shared["awaited"]
-    return found
+    return minus(exposed(rank), {lane: _not_launched(rank, lane) for lane in rank.lanes})
 
 
 def _not_launched(rank: Rank, lane: Lane) -> Intervals:
@@ -102,17 +94,15 @@ def covered_by(rank: Rank, sets: Sets, rows: pd.DataFrame) -> NDArray[np.int64]:
 
 def launched_in(rank: Rank, pattern: re.Pattern[str], rows: pd.DataFrame) -> Mask:
     """Which device events are launched while an operator or annotation of such a name runs on the launching thread."""
-    key = f"launched in {pattern.pattern}"
-    if key not in rank.shared:
-        rank.shared[key] = _launches_in(rank, rows_named(rank, pattern))
-    found: Mask = rank.shared[key]
+    found = _launches_in(rank, pattern)
     launch = rows["launch"].to_numpy()
     return np.asarray((launch >= 0) & found[launch], np.bool_) if len(found) else np.zeros(len(rows), np.bool_)
 
 
-def _launches_in(rank: Rank, rows: NDArray[np.int64]) -> Mask:
-    """The same by row of `launches`, for rows of the host."""
-    host, launches = rank.trace.host, rank.trace.launches
+@kept
+def _launches_in(rank: Rank, pattern: re.Pattern[str]) -> Mask:
+    """The same by row of `launches`."""
+    host, launches, rows = rank.trace.host, rank.trace.launches, rows_named(rank, pattern)
     start, end, thread, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "thread", "capture"))
     stamp, on, within = (launches[name].to_numpy() for name in ("ts", "thread", "capture"))
     found = np.zeros(len(launches), np.bool_)

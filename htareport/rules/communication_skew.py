@@ -16,21 +16,20 @@ from htareport.rules.communication_own import Own, own_time
 from htareport.rules.communication_sets import awaited
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, total
+from htareport.trace.kept import kept
 from htareport.trace.metadata import world_size_of
 from htareport.trace.steps import OUTSIDE
 
 
+@kept
 def calls_of(rank: Rank) -> Evidence:
     """A rank's collectives and own time: the evidence of every rule that compares ranks, sent once for all of them."""
-    if "calls" not in rank.shared:
-        frames = call_frames(rank.trace)
-        frames = frames | {"times": recorded_times(rank.trace, frames["calls"])}
-        every = per(rank)
-        numbers = {"frames": pack(frames), "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
-        world = world_size_of(rank.trace.captures[0].meta) or 1
-        rank.shared["calls"] = Evidence(numbers=numbers | {"world": world})
-    found: Evidence = rank.shared["calls"]
-    return found
+    frames = call_frames(rank.trace)
+    frames = frames | {"times": recorded_times(rank.trace, frames["calls"])}
+    every = per(rank)
+    numbers = {"frames": pack(frames), "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
+    world = world_size_of(rank.trace.captures[0].meta) or 1
+    return Evidence(numbers=numbers | {"world": world})
 
 
 def matched(found: Found) -> Matching:

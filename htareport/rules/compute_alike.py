@@ -12,18 +12,17 @@ from htareport.rules.compute_grids import grid_codes
 from htareport.rules.compute_groups import short
 from htareport.rules.compute_time import in_steps, operators, sole
 from htareport.rules.rank import Rank
+from htareport.trace.kept import kept
 
 
+@kept
 def alike(rank: Rank) -> pd.DataFrame:
     """Compute kernels of the steps, in order of start.
 
     Columns: event (place among device events), key (equal for equal work on a device), name, grid, operator and shapes
     (codes, -1 none), step, dur (ns), alone (whether no other event of the device covers any of it).
     """
-    if "compute:alike" not in rank.shared:
-        rank.shared["compute:alike"] = _alike(rank)
-    found: pd.DataFrame = rank.shared["compute:alike"]
-    return found
+    return _alike(rank)
 
 
 def _alike(rank: Rank) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from htareport.devices import Precision
 from htareport.rules.compute_time import calls_in_steps, work
 from htareport.rules.compute_time import operators as launching
 from htareport.rules.rank import Rank
+from htareport.trace.kept import kept
 
 _SOFTMAX = {"aten::_softmax": False, "aten::_softmax_backward_data": True}  # Whether it is of the backward pass.
 _FALLBACK = "aten::_scaled_dot_product_attention_math"
@@ -52,12 +53,10 @@ class Chain(NamedTuple):
     is_fallback: bool
 
 
+@kept
 def chains(rank: Rank) -> list[Chain]:
     """Unfused attention within the steps, forward and backward."""
-    if "compute:attention" not in rank.shared:
-        rank.shared["compute:attention"] = list(_chains(rank))
-    found: list[Chain] = rank.shared["compute:attention"]
-    return found
+    return list(_chains(rank))
 
 
 def _chains(rank: Rank) -> Iterator[Chain]:

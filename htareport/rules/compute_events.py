@@ -16,6 +16,7 @@ from htareport.rules.base import Evidence, Found
 from htareport.rules.compute_groups import short
 from htareport.rules.compute_time import WORTH, asked, compute_time, in_steps, shortened, work
 from htareport.rules.rank import Rank
+from htareport.trace.kept import kept
 
 _REACHED = 0.6  # Of the peak, by what is computed in another type.
 _MOVED = 0.8  # Of the bandwidth.
@@ -97,12 +98,10 @@ class Events:
         return [(name, *sums[name]) for name in most]
 
 
+@kept
 def events_of(rank: Rank) -> Events:
     """The compute kernels of a rank."""
-    if "compute:precision" not in rank.shared:
-        rank.shared["compute:precision"] = Events(rank)
-    found: Events = rank.shared["compute:precision"]
-    return found
+    return Events(rank)
 
 
 def evidence_of(rank: Rank, mine: NDArray[np.bool_], left: NDArray[np.float64], **more: Any) -> Evidence | None:

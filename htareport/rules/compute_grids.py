@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 
 from htareport.analyses.modelled import NONE
 from htareport.rules.rank import Rank
+from htareport.trace.kept import kept
 from htareport.trace.metadata import as_int
 
 
+@kept
 def grid_codes(rank: Rank) -> NDArray[np.int64]:
     """Code of the grid of each device event, -1 where it has none."""
-    if "compute:grids" not in rank.shared:
-        events = rank.trace.device_events
-        source, row = events["source"].to_numpy(), events["row"].to_numpy()
-        codes = np.full(len(events), NONE, np.int64)
-        for number, table in enumerate(rank.trace.loaded.tables.values()):
-            if "grid" in table:
-                mine = source == number
-                codes[mine] = table["grid"][row[mine]]
-        rank.shared["compute:grids"] = codes
-    found: NDArray[np.int64] = rank.shared["compute:grids"]
-    return found
+    events = rank.trace.device_events
+    source, row = events["source"].to_numpy(), events["row"].to_numpy()
+    codes = np.full(len(events), NONE, np.int64)
+    for number, table in enumerate(rank.trace.loaded.tables.values()):
+        if "grid" in table:
+            mine = source == number
+            codes[mine] = table["grid"][row[mine]]
+    return codes
 
 
 def blocks(rank: Rank) -> NDArray[np.int64]:

@@ -18,8 +18,8 @@ from htareport.algorithms.intervals import Intervals
 from htareport.analyses import launched
 from htareport.analyses.modelled import NONE, Modelled, limits_of, model_of, modelled
 from htareport.rules.base import Found
-from htareport.rules.host_rows import operators_around
 from htareport.rules.rank import Lane, Rank, Sets, total
+from htareport.trace.kept import kept
 
 WORTH = 0.005  # Of the step: what saves less is not spoken of.
 _WAITS = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
@@ -38,10 +38,7 @@ class Sole(NamedTuple):
 
 def work(rank: Rank) -> Modelled:
     """Operators with known arithmetic, and what they take."""
-    if "compute:work" not in rank.shared:
-        rank.shared["compute:work"] = modelled(rank.trace)
-    found: Modelled = rank.shared["compute:work"]
-    return found
+    return modelled(rank.trace)
 
 
 def unknown_limits(rank: Rank) -> tuple[str, ...]:
@@ -54,18 +51,13 @@ def unknown_limits(rank: Rank) -> tuple[str, ...]:
 
 def operators(rank: Rank) -> NDArray[np.int64]:
     """Row of the host table of the innermost operator around the launch of each device event, -1 for none."""
-    if "compute:operators" not in rank.shared:
-        rank.shared["compute:operators"] = launched.around(rank.trace, operators_around(rank))
-    found: NDArray[np.int64] = rank.shared["compute:operators"]
-    return found
+    return launched.operator_rows(rank.trace)
 
 
+@kept
 def compute_time(rank: Rank) -> int:
     """Time in which compute kernels run within the windows, ns."""
-    if "compute:compute_time" not in rank.shared:
-        rank.shared["compute:compute_time"] = total(rank.busy("compute"))
-    found: int = rank.shared["compute:compute_time"]
-    return found
+    return total(rank.busy("compute"))
 
 
 def in_steps(rank: Rank) -> NDArray[np.bool_]:
@@ -93,12 +85,10 @@ def spread(rank: Rank, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
+@kept
 def sole(rank: Rank, beside: str = "") -> dict[Lane, Sole]:
     """When each device runs one event alone, in order; events of the kind `beside` are taken not to be there."""
-    if f"compute:sole{beside}" not in rank.shared:
-        rank.shared[f"compute:sole{beside}"] = {lane: _sole(rank, lane, beside) for lane in rank.lanes}
-    found: dict[Lane, Sole] = rank.shared[f"compute:sole{beside}"]
-    return found
+    return {lane: _sole(rank, lane, beside) for lane in rank.lanes}
 
 
 def _sole(rank: Rank, lane: Lane, beside: str) -> Sole:
@@ -192,15 +182,19 @@ def _ahead(rank: Rank, lane: Lane) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 def _waits(rank: Rank, capture: int) -> NDArray[np.int64]:
     """When the host is done waiting for the device, in order."""
-    calls, strings = rank.trace.launches, rank.trace.loaded.strings
-    if "compute:waits" not in rank.shared:
-        codes = calls["name"].cat.codes.to_numpy()
-        used = unique_sorted(codes).tolist()
-        is_wait = np.zeros(len(strings), np.bool_)
-        is_wait[[code for code in used if _WAITS.search(strings[code])]] = True
-        rank.shared["compute:waits"] = is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS)
-    mine = rank.shared["compute:waits"] & (calls["capture"].to_numpy() == capture)
+    calls = rank.trace.launches
+    mine = _blocking(rank) & (calls["capture"].to_numpy() == capture)
     return np.sort(calls["end"].to_numpy()[mine])
+
+
+@kept
+def _blocking(rank: Rank) -> NDArray[np.bool_]:
+    """Which rows of `launches` wait for the device, and long enough to show it."""
+    calls, strings = rank.trace.launches, rank.trace.loaded.strings
+    codes = calls["name"].cat.codes.to_numpy()
+    is_wait = np.zeros(len(strings), np.bool_)
+    is_wait[[code for code in unique_sorted(codes).tolist() if _WAITS.search(strings[code])]] = True
+    return np.asarray(is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS), np.bool_)
 
 
 def _first(pieces: Sole, lengths: NDArray[np.int64], gained: NDArray[np.int64]) -> Intervals:

@@ -17,6 +17,7 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.rules.host_rows import coded, late, operators_around, rows_named
 from htareport.rules.rank import Lane, Rank, Sets, common
 from htareport.trace import classify
+from htareport.trace.kept import kept
 
 _WAITS = re.compile(r"^(?:cuda|hip|cu)\w*Synchronize")
 _COPIES = re.compile(r"^(?:cuda|hip|cu)Memcpy")
@@ -80,16 +81,14 @@ class Drains:
         return np.isin(self.kind, [_KINDS.index(kind) for kind in kinds])
 
 
+@kept
 def drains_of(rank: Rank) -> Drains:
     """The gaps of a rank's devices behind calls that waited, worked out once.
 
     Of such a gap no more could be saved than what the host has spent in waiting calls since the last one: the time by
     which it would be ahead without them.
     """
-    if "drains" not in rank.shared:
-        rank.shared["drains"] = _drains(rank)
-    found: Drains = rank.shared["drains"]
-    return found
+    return _drains(rank)
 
 
 def _drains(rank: Rank) -> Drains:

@@ -16,6 +16,7 @@ from htareport.rules.base import Found
 from htareport.rules.rank import Rank, Sets, common
 from htareport.trace.host import nearest
 from htareport.trace.idle import Cause
+from htareport.trace.kept import kept
 
 IDLE = "idle_causes"  # The section with the numbers of most of these rules.
 ON_HOST = (
@@ -31,21 +32,22 @@ _LIBRARY = re.compile(r"^<|^nn\.Module|(?:^|/)torch/|(?:^|/)(?:contextlib|functo
 
 def late(rank: Rank) -> Sets:
     """Idle time in which the host has not launched what comes next, within the windows."""
-    if "host late" not in rank.shared:
-        rank.shared["host late"] = rank.idle_by(*ON_HOST)
-    found: Sets = rank.shared["host late"]
-    return found
+    return rank.idle_by(*ON_HOST)
 
 
 def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
     """Which name codes are those of host rows whose names match."""
     strings = rank.trace.loaded.strings
-    if "host names" not in rank.shared:
-        rank.shared["host names"] = unique_sorted(rank.trace.host["name"].array.codes).tolist()
-    used: list[int] = rank.shared["host names"]
     found = np.zeros(len(strings), np.bool_)
-    found[[code for code in used if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
+    found[[code for code in _names(rank) if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
     return found
+
+
+@kept
+def _names(rank: Rank) -> list[int]:
+    """Codes of the names of host rows."""
+    used: list[int] = unique_sorted(rank.trace.host["name"].array.codes).tolist()
+    return used
 
 
 def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray[np.int64]:
@@ -55,12 +57,10 @@ def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray
     return np.flatnonzero(found & _of_level(rank, level) if level else found)
 
 
+@kept
 def _of_level(rank: Rank, level: str) -> NDArray[np.bool_]:
     """Which rows of the host table are of a level."""
-    if f"of level {level}" not in rank.shared:
-        rank.shared[f"of level {level}"] = (rank.trace.host["level"] == level).to_numpy()
-    found: NDArray[np.bool_] = rank.shared[f"of level {level}"]
-    return found
+    return (rank.trace.host["level"] == level).to_numpy()
 
 
 def name_of(rank: Rank, row: int) -> str:
@@ -74,12 +74,10 @@ def names_of(rank: Rank, rows: Iterable[int]) -> list[str]:
     return [name_of(rank, row) for row in rows]
 
 
+@kept
 def operators_around(rank: Rank) -> NDArray[np.int32]:
     """Row of the innermost operator around each row of the host table, -1 for none."""
-    if "operators around" not in rank.shared:
-        rank.shared["operators around"] = nearest(rank.trace.host, "operator")
-    found: NDArray[np.int32] = rank.shared["operators around"]
-    return found
+    return nearest(rank.trace.host, "operator")
 
 
 def during(rank: Rank, rows: NDArray[np.int64]) -> Sets:

@@ -60,7 +60,7 @@ def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidenc
     made.pieces = _pieces(made.found, rank)
     made.moves = _moves(made.found, rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
-    rank.shared.clear()  # Some of it refers to the rank, which would keep the events alive.
+    rank.made.clear()  # Some of it refers to the rank, which would keep the events alive.
     return made
 
 

@@ -18,6 +18,7 @@ from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.host_rows import rows_named
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
+from htareport.trace.kept import kept
 from htareport.units import text
 
 _SECTION = "memory_timeline"
@@ -31,12 +32,10 @@ def sized(size: float) -> str:
     return text(size, Unit.BYTES)
 
 
+@kept
 def device_memory(rank: Rank) -> list[Series]:
     """The memory of each device, not of the host, within the window."""
-    if "device memory" not in rank.shared:
-        rank.shared["device memory"] = [each for each in series_of(rank.trace) if not each.is_cpu]
-    found: list[Series] = rank.shared["device memory"]
-    return found
+    return [each for each in series_of(rank.trace) if not each.is_cpu]
 
 
 def fill(each: Series) -> float:

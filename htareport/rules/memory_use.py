@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.intervals import Intervals
 from htareport.analyses.memory_rows import NO_OPERATOR, Series, outermost_operators
 from htareport.findings import Finding, Severity
 from htareport.rules.base import MEDIUM, Evidence, Family, Found, Rule
@@ -26,25 +27,26 @@ _SMALL = ("H2", "C9")  # Rules that find kernels to be small.
 _EMPTY = re.compile(r"^aten::empty(?:_like|_strided|_permuted)?$")
 
 
+def _steps(rank: Rank) -> Intervals:
+    steps = rank.trace.steps
+    return intervals.union(steps["start"].to_numpy(), steps["end"].to_numpy())
+
+
 def _in_steps(rank: Rank, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which stamps lie within steps; without steps all do."""
-    steps = rank.trace.steps
+    steps = _steps(rank)
     if not len(steps):
         return np.ones(len(stamps), np.bool_)
-    union = intervals.union(steps["start"].to_numpy(), steps["end"].to_numpy())
-    place = np.searchsorted(union[:, 0], stamps, side="right") - 1
-    return np.asarray((place >= 0) & (stamps < union[np.maximum(place, 0), 1]), np.bool_)
+    place = np.searchsorted(steps[:, 0], stamps, side="right") - 1
+    return np.asarray((place >= 0) & (stamps < steps[np.maximum(place, 0), 1]), np.bool_)
 
 
 def _lasting(rank: Rank, each: Series) -> NDArray[np.int64]:
     """For how long of the steps the level after each row holds, ns; what comes before the first row is not known."""
-    ts = each.ts
-    until = np.append(ts[1:], ts[-1:])
-    until[np.append(np.diff(each.capture) != 0, [True])] = ts[np.append(np.diff(each.capture) != 0, [True])]
-    steps = rank.trace.steps
-    if not len(steps):
-        return np.asarray(until - ts, np.int64)
-    return intervals.covered(intervals.union(steps["start"].to_numpy(), steps["end"].to_numpy()), ts, until)
+    is_last = np.append(np.diff(each.capture) != 0, [True])  # Of its capture.
+    until = np.where(is_last, each.ts, np.append(each.ts[1:], each.ts[-1:]))
+    steps = _steps(rank)
+    return intervals.covered(steps, each.ts, until) if len(steps) else np.asarray(until - each.ts, np.int64)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Rank:
 
     def __init__(self, trace: RankTrace) -> None:
         self.trace = trace
-        self.shared = dict[str, Any]()  # What rules work out once for each other, by name.
+        self.made = dict[Any, Any]()  # What rules work out once for each other, for `kept`.
         self.found = set[str]()  # Codes of the rules before that have found something on it.
         self._busy = dict[tuple[str, ...], Sets]()  # By kinds: nobody may change them.
         self._idle_by = dict[tuple[Cause, ...], Sets]()

@@ -16,6 +16,7 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.rules.host_rows import name_of, operators_around, rows_named
 from htareport.rules.rank import Rank
+from htareport.trace.kept import kept
 
 _BLOCKS = re.compile(
     r"^(?:cuda|hip|cu)\w*Synchronize|^(?:cuda|hip)(?:Malloc|Free)|^cuMem(?:Alloc|Free)|^hipMemcpyWithStream|"
@@ -44,12 +45,10 @@ class Repeats:
         return self.steps >= _FEWEST_STEPS and self.equal >= share * self.steps and not self.blockers
 
 
+@kept
 def repeats_of(rank: Rank) -> Repeats:
     """Compare the steps of a rank, worked out once. Steps whose work is cut off by the end of recording don't count."""
-    if "repeats" not in rank.shared:
-        rank.shared["repeats"] = _repeats(rank)
-    found: Repeats = rank.shared["repeats"]
-    return found
+    return _repeats(rank)
 
 
 def _repeats(rank: Rank) -> Repeats:

@@ -55,6 +55,11 @@ _NUMBERED = "-numbered"
 log = logging.getLogger(__name__)
 
 
+def is_possible() -> bool:
+    """Whether the library is there that writes and reads what is kept."""
+    return find_spec("pyarrow") is not None
+
+
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbered: Reader | None = None) -> Loaded:
     """Read the files of a rank, in order of name, or take from the cache what was read of them before.
 
@@ -62,7 +67,7 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbe
     was read so serves others, too.
     """
     how, paths = options or DEFAULT_OPTIONS, tuple(sorted(paths, key=lambda each: (each.name, str(each))))
-    folder = cache_folder.folder(how.cache) if find_spec("pyarrow") else None
+    folder = cache_folder.folder(how.cache) if is_possible() else None
     key = _key(paths, how) if folder else None
     if folder is None or key is None:
         return capture.load_rank(paths, how, numbered)
@@ -104,7 +109,7 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
 
 
 def _is_worth_keeping(loaded: Loaded) -> bool:
-    return not loaded.is_passing and sum(each.events for each in loaded.captures) >= LEAST_EVENTS
+    return not loaded.is_transient and sum(each.events for each in loaded.captures) >= LEAST_EVENTS
 
 
 def _is_settled(paths: tuple[Path, ...], now: int) -> bool:

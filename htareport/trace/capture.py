@@ -70,7 +70,7 @@ class Loaded:
     device_categories: frozenset[str]
     warnings: tuple[str, ...]
     problems: tuple[tuple[str, str], ...]
-    is_passing: bool = False  # Whether a problem may be gone the next time: the system could not read a file.
+    is_transient: bool = False  # Whether a problem may be gone the next time: the system could not read a file.
     redactions: Mapping[str, int] = field(default_factory=dict)  # By kind, once secrets were taken out,
     is_redacted: bool = False  # as they are then.
 
@@ -88,7 +88,7 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reade
             rank.problems.append((printable(path.name), str(error)))
         except OSError as error:
             rank.problems.append((printable(path.name), error.strerror or str(error)))
-            rank.is_passing = True
+            rank.is_transient = True
     if not rank.files:
         reasons = (reason if len(paths) == 1 else f"{name}: {reason}" for name, reason in rank.problems)
         raise TraceFileError("; ".join(reasons) or "no file was given")
@@ -207,7 +207,7 @@ class _Rank:
     def __init__(self) -> None:
         self.files: list[_File] = []
         self.problems: list[tuple[str, str]] = []
-        self.is_passing = False
+        self.is_transient = False
 
     def add(self, file: _File) -> None:
         """Take a file, unless it overlaps with one before it."""
@@ -255,7 +255,7 @@ class _Rank:
             device_categories=frozenset().union(*(file.device_categories for file in files)),
             warnings=(*(warning for file in self.files for warning in file.warnings), *_differences(captures)),
             problems=tuple(self.problems),
-            is_passing=self.is_passing,
+            is_transient=self.is_transient,
         )
 
 

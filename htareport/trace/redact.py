@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from htareport.errors import printable
 from htareport.trace import secrets
 from htareport.trace.capture import Capture, Loaded
 from htareport.trace.columns import NONE
@@ -42,12 +43,14 @@ _STAND_IN = re.compile(rf"{HOST_SIGN}[0-9a-f]{{16}}")
 
 def redacted(loaded: Loaded) -> Loaded:
     """Return a rank whose texts hold no secrets, with how many of each kind were replaced."""
-    redactor = Redactor(chain(loaded.strings, map(str, loaded.threads), map(str, loaded.lanes)), loaded.captures)
+    told = (*loaded.tables, *loaded.counts, *loaded.warnings, *(reason for _, reason in loaded.problems))
+    redactor = Redactor(chain(loaded.strings, map(str, loaded.threads), map(str, loaded.lanes), told), loaded.captures)
     strings, codes = _merged([redactor.any_text(each) for each in loaded.strings])
     names = {name: redactor.text(name) for name in {*loaded.tables, *loaded.counts}}
     while len(set(names.values())) < len(names):  # What has become the same stays apart.
         names = {name: new if name == new else f"{new} {number}" for number, (name, new) in enumerate(names.items())}
     captures = tuple(redactor.capture(each) for each in loaded.captures)
+    counts = dict(sorted(redactor.counts.items()))  # Warnings repeat what was counted.
     return replace(
         loaded,
         tables={names[name]: _recoded(columns, codes) for name, columns in loaded.tables.items()},
@@ -59,7 +62,9 @@ def redacted(loaded: Loaded) -> Loaded:
         captures=captures,
         counts={names[name]: count for name, count in loaded.counts.items()},
         device_categories=frozenset(names.get(name, name) for name in loaded.device_categories),
-        redactions=dict(sorted(redactor.counts.items())),
+        warnings=tuple(redactor.warning(each, names) for each in loaded.warnings),
+        problems=tuple((name, redactor.text(reason)) for name, reason in loaded.problems),
+        redactions=counts,
         is_redacted=True,
     )
 
@@ -95,7 +100,7 @@ def _recoded(columns: Columns, codes: NDArray[np.int32]) -> Columns:
 class Redactor:
     """Takes secrets out of texts, and counts them by kind. All texts together tell the names of users and hosts."""
 
-    def __init__(self, texts: Iterable[str], captures: Iterable[Capture]) -> None:
+    def __init__(self, texts: Iterable[str], captures: Sequence[Capture]) -> None:
         self.counts: Counter[str] = Counter()
         self._done: dict[str, str] = {}
         users, hosts, everything = set[str](), set[str](), list(texts)
@@ -109,6 +114,8 @@ class Redactor:
         users |= set(secrets.USER_SET.findall(blob))
         hosts |= set(secrets.HOST_SET.findall(blob))
         self._patterns = [each for each in secrets.PATTERNS if any(sign in lowered for sign in each.signs)]
+        files = sorted((re.escape(capture.name) for capture in captures if capture.name), key=len, reverse=True)
+        self._files = re.compile(f"({'|'.join(files)})") if files else None
         self._users = _words(users)
         self._hosts = _words({*hosts, *(host.partition(".")[0] for host in hosts)})
 
@@ -132,6 +139,14 @@ class Redactor:
         if text not in self._done:
             self._done[text] = self._clean(text)
         return self._done[text]
+
+    def warning(self, text: str, names: Mapping[str, str]) -> str:
+        """Return a warning without secrets; the names of files stay, those of categories are replaced as elsewhere."""
+        for name in sorted(names, key=len, reverse=True):
+            if names[name] != name:
+                text = text.replace(printable(name), printable(names[name]))
+        parts = self._files.split(text) if self._files else [text]
+        return "".join(part if place % 2 else self.text(part) for place, part in enumerate(parts))
 
     def json(self, value: Any, key: str = "") -> Any:
         """Return JSON data without secrets; a key may tell that its value is one."""

@@ -181,7 +181,7 @@ def test_every_field_is_kept():
     assert {each.name for each in fields(Capture)} == {*stored.CAPTURE_FIELDS, *others}
     of_rank = {"tables", "collectives", "memory", "strings", "threads", "lanes", "captures", "counts", "warnings"}
     of_rank |= {"device_categories", "problems"}
-    without_content = {"is_passing", "is_redacted", "redactions"}
+    without_content = {"is_transient", "is_redacted", "redactions"}
     assert {each.name for each in fields(Loaded)} == of_rank | without_content
 
 
@@ -468,11 +468,14 @@ def test_small_ranks_are_read_and_no_folder_is_made(tmp_path, monkeypatch):
     assert not (tmp_path / "kept").exists()
 
 
-def test_without_pyarrow(folder, tmp_path, monkeypatch):
-    """There is no cache, and nobody is told."""
+def test_without_pyarrow(cli, folder, tmp_path, monkeypatch):
+    """There is no cache, and only who asks for one is told."""
     monkeypatch.setattr(cache, "find_spec", lambda _: None)
     path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
     assert _names(path) == ["k"]
+    assert "pyarrow" not in cli("validate", str(path)).err
+    told = cli("validate", str(path), "--cache", str(folder)).err
+    assert "warning: --cache: nothing is kept without pyarrow: pip install 'htareport[cache]'\n" in told
     assert not folder.exists()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from builder import TraceBuilder
 
 from htareport.analyses.collective_calls import call_frames
 from htareport.analyses.collective_names import labels_of
 from htareport.trace import RankTrace, Window
+from htareport.trace.kept import kept
 
 
 def test_each_trace_and_each_window_has_its_own(tmp_path):
@@ -20,3 +23,19 @@ def test_each_trace_and_each_window_has_its_own(tmp_path):
     assert len(labels_of(trace)) == 3
     assert len(labels_of(trace.narrowed(Window.parse("2")))) == 1
     assert labels_of.__doc__.startswith("What is known of each communication kernel")
+
+
+def test_each_argument_has_its_own():
+    asked = []
+
+    @kept
+    def times(owner, by, *, plus=0):
+        asked.append((by, plus))
+        return owner.size * by + plus
+
+    owners = [SimpleNamespace(size=size, made={}) for size in (1, 10)]
+    for _ in range(2):
+        assert [times(owner, 2) for owner in owners] == [2, 20]
+        assert times(owners[0], 3) == 3
+        assert times(owners[0], 3, plus=1) == 4
+    assert asked == [(2, 0), (2, 0), (3, 0), (3, 1)]
