@@ -45,15 +45,15 @@ class RankFacts:
 
 def facts_of(trace: RankTrace) -> RankFacts:
     """Collect what is worth knowing of a rank."""
-    meta = trace.captures[0].meta
+    meta, steps, all_steps = trace.captures[0].meta, tuple(trace.steps["number"].tolist()), trace.all_step_numbers
     return RankFacts(
         rank=trace.rank,
         start_ns=trace.start_ns,
         recorded_ns=sum((c.last_ns or 0) - (c.first_ns or 0) for c in trace.captures),
         files=tuple((capture.name, capture.size) for capture in trace.captures),
         devices={str(device): trace.device_name(device) for device in trace.devices},
-        steps=tuple(trace.steps["number"].tolist()),
-        all_steps=trace.all_step_numbers,
+        steps=steps,
+        all_steps=steps if steps == all_steps else all_steps,  # The same object crosses to the parent once.
         num_events=len(trace.events),
         num_device_events=len(trace.device_events),
         has_base=any(capture.base_ns for capture in trace.captures),
