@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,9 +12,9 @@ from pathlib import Path
 
 from inputs import Inputs, raw_size, traces
 from measure import ROOT, Command, htareport, interleaved, run
+from rivals import LOAD, hta_interpreter, loader, loaders
 from table import Line, at_least, at_most
 
-LOADERS = Path(__file__).parent / "loaders"
 EXAMPLES = ROOT / "examples" / "traces"
 MEGABYTE = 1e6
 
@@ -40,30 +38,33 @@ class Setup:
     ranks: tuple[int, ...]
     simulated: int
     rounds: int
+    sizes: tuple[str, ...]
+    rank_size: str
+    job_ranks: tuple[int, ...]
 
 
 def load(setup: Setup) -> Iterator[Line]:
     """Time the loading of one big rank, links included, beside other loaders. Speeds are compared by CPU time."""
     path = traces(setup.inputs.big(setup.size))[0]
     raw = raw_size(path)
-    commands = _loaders(setup, path)
+    python, hta = hta_interpreter(setup.hta_python, setup.inputs.data)
+    commands = loaders(path, python)
+    if setup.reference.exists():
+        commands["reference"] = loader("reference", path, str(setup.reference.resolve()))
     results = interleaved(commands, setup.rounds)
     yield Line("input", f"{raw / MEGABYTE:,.0f} MB of JSON, {path.stat().st_size / MEGABYTE:,.0f} MB packed")
-    own = results["htareport"]
+    own = results[LOAD]
     for name, runs in results.items():
         yield Line(name, f"{runs}, {raw / MEGABYTE / runs.cpu:,.0f} MB/s")
     for name, runs in results.items():
         note = f"by wall {runs.wall / own.wall:.2f}, in 1/{runs.peak / own.peak:.2f} of the memory"
         if name == "reference":
             yield at_least("speed ÷ reference", runs.cpu / own.cpu, REFERENCE_SPEED, note=note)
-        elif name != "htareport":
+        elif name != LOAD:
             yield Line(f"speed ÷ {name}", f"{runs.cpu / own.cpu:.2f} · {note}")
     if "reference" not in results:
         yield Line("reference", f"left out: no {setup.reference} (name one with --reference)")
-    if "HTA json" not in results:
-        yield Line(
-            "HTA", "left out: HolisticTraceAnalysis is not installed (or name its interpreter with --hta-python)"
-        )
+    yield Line("HTA", hta)
     yield at_most("peak memory ÷ raw size", own.peak / raw, PEAK_OVER_RAW)
 
 
@@ -72,7 +73,7 @@ def whole(setup: Setup) -> Iterator[Line]:
     path = traces(setup.inputs.big(setup.size))[0]
     with tempfile.TemporaryDirectory() as folder:
         commands: dict[str, Command] = {
-            "load": [sys.executable, str(LOADERS / "load_htareport.py"), str(path)],
+            "load": loader("htareport", path),
             "report -j 1": htareport("report", path, "-j", "1", "-o", Path(folder) / "report.html"),
         }
         results = interleaved(commands, setup.rounds)
@@ -131,24 +132,3 @@ def many(setup: Setup) -> Iterator[Line]:
         yield at_most("peak memory", once.peak / MEGABYTE, PARENT_MEGABYTES, " MB")
         yield at_most("HTML", html.stat().st_size / MEGABYTE, REPORT_MEGABYTES, " MB")
         yield at_most("JSON", saved.stat().st_size / MEGABYTE, JSON_MEGABYTES, " MB")
-
-
-def _loaders(setup: Setup, path: Path) -> dict[str, Command]:
-    def loader(name: str, *arguments: str, python: str = sys.executable) -> list[str]:
-        return [python, str(LOADERS / f"load_{name}.py"), str(path), *arguments]
-
-    commands: dict[str, Command] = {"htareport": loader("htareport")}
-    if setup.reference.exists():
-        commands["reference"] = loader("reference", str(setup.reference.resolve()))
-    commands["unpack and scan only"] = loader("raw")
-    commands["json + pandas"] = loader("json_pandas")
-    if _has_hta(setup.hta_python):
-        for backend in ("json", "ijson_batch_and_compress"):
-            commands[f"HTA {backend}"] = loader("hta", backend, python=setup.hta_python)
-    return commands
-
-
-def _has_hta(python: str) -> bool:
-    if python == sys.executable:
-        return importlib.util.find_spec("hta") is not None
-    return subprocess.run([python, "-c", "import hta"], check=False, capture_output=True).returncode == 0

@@ -1,8 +1,10 @@
 """Frames of one rank as few bytes, and those of all ranks put together again.
 
 A worker sends its frames packed, and the parent keeps them so until everything of one analysis is joined: that is what
-keeps ten thousand ranks in a gigabyte. Numbers take the bytes that their values need, texts stand once in a list of
-their own, in order: ranks that run the same program have the same list, which is then kept and read once.
+keeps ten thousand ranks in a gigabyte. Numbers take the bytes that their values need, in long columns those that their
+differences need; these stand by themselves, since several analyses have the same ones, which are then kept and sent
+once. Texts stand once in a list of their own, in order: ranks that run the same program have the same list, which is
+then kept and read once.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ import pandas as pd
 import zstandard
 from numpy.typing import NDArray
 
+from htareport.algorithms.integers import Integers, coded
 from htareport.report import concat
 
 Frames: TypeAlias = dict[str, pd.DataFrame]
 
+_LONG = 128  # Rows from which on a column is worth coding: short ones are put together in one step.
 _LEVEL = 3  # Of zstd: a higher one takes longer and saves a few per cent.
 _ERRORS = "surrogatepass"  # Names may hold half a surrogate pair.
 _TEXTS = {"object", "str"}
@@ -30,22 +34,30 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class _Column(msgspec.Struct, array_like=True, frozen=True):
-    """A column: its dtype, and its values as numbers of the type `stored`, as places in the texts, or as they are."""
+    """A column: its dtype, and its values as numbers of the type `stored`, coded ones, or as they are.
+
+    Those of texts are places in the list of them.
+    """
 
     name: str
     dtype: str
     stored: str = ""
     data: bytes = b""
     plain: list[Any] | None = None
+    coded: Integers | None = None  # Without its bytes, which are
+    place: int = -1  # the one of this place among those of long columns.
 
     @property
     def is_text(self) -> bool:
         return self.dtype in _TEXTS and self.plain is None
 
+    def numbers(self) -> NDArray[Any]:
+        return np.frombuffer(self.data, self.stored) if self.coded is None else self.coded.values()
+
     def values(self, texts: NDArray[Any]) -> NDArray[Any]:
         if self.plain is not None:
             return _objects(self.plain)
-        stored = np.frombuffer(self.data, self.stored)
+        stored = self.numbers()
         return texts[stored] if self.is_text else stored.astype(self.dtype, copy=False)
 
 
@@ -75,21 +87,26 @@ _texts = msgspec.msgpack.Decoder(list[bytes])
 
 @dataclass(frozen=True)
 class Packed:
-    """Some frames of one rank. `odd` are those with columns of other types than numbers and texts, as they are."""
+    """Some frames of one rank.
+
+    `long` has the bytes of long columns, equal ones as one object; `odd` are the frames with columns of other types
+    than numbers and texts, as they are.
+    """
 
     data: bytes
     texts: bytes
+    long: tuple[bytes, ...] = ()
     odd: Frames = field(default_factory=dict[str, pd.DataFrame])
 
     @property
     def size(self) -> int:
         """Bytes that it takes, the odd ones left out."""
-        return len(self.data) + len(self.texts)
+        return len(self.data) + len(self.texts) + sum(map(len, self.long))
 
     def frames(self) -> Frames:
         """Return the frames."""
         texts = _read(self.texts)
-        return {each.name: each.frame(texts) for each in _decoded(self.data)} | self.odd
+        return {each.name: each.frame(texts) for each in _decoded(self)} | self.odd
 
 
 def pack(frames: Frames) -> Packed:
@@ -98,14 +115,17 @@ def pack(frames: Frames) -> Packed:
     lists = [values for each in taken.values() for _, _, values in each or () if isinstance(values, list)]
     texts = sorted(set(chain.from_iterable(lists)))
     places = {text: place for place, text in enumerate(texts)}
+    long = list[bytes]()
     packed = [
-        _Frame(name, len(frames[name]), [_column(column, dtype, values, places) for column, dtype, values in each])
+        _Frame(
+            name, len(frames[name]), [_column(column, dtype, values, places, long) for column, dtype, values in each]
+        )
         for name, each in taken.items()
         if each is not None
     ]
     written = msgspec.msgpack.encode([text.encode(errors=_ERRORS) for text in texts])
     odd = {name: frames[name].reset_index(drop=True) for name, each in taken.items() if each is None}
-    return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed(written), odd)
+    return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed(written), tuple(long), odd)
 
 
 def join(parts: Iterable[tuple[int, Packed]]) -> Frames:
@@ -117,7 +137,7 @@ def join(parts: Iterable[tuple[int, Packed]]) -> Frames:
     for count, (rank, packed) in enumerate(parts):
         if packed.texts not in read:
             read[packed.texts] = _read(packed.texts, known)
-        texts, frames = read[packed.texts], {each.name: each for each in _decoded(packed.data)} | packed.odd
+        texts, frames = read[packed.texts], {each.name: each for each in _decoded(packed)} | packed.odd
         for name in made if count else frames:
             made.setdefault(name, []).append(_Part(rank, frames[name], texts))
     return {name: _joined(made.pop(name)) for name in list(made)}
@@ -158,10 +178,10 @@ def _column_of(columns: Sequence[_Column], texts: Sequence[NDArray[Any]]) -> pd.
     first = columns[0]
     if any(each.is_text or each.plain is not None for each in columns):
         values = np.concatenate([each.values(own) for each, own in zip(columns, texts, strict=True)])
-    elif len({each.stored for each in columns}) == 1:
+    elif first.stored and len({each.stored for each in columns}) == 1:
         values = np.frombuffer(b"".join([each.data for each in columns]), first.stored)
     else:
-        values = np.concatenate([np.frombuffer(each.data, each.stored) for each in columns])
+        values = np.concatenate([each.numbers() for each in columns])
     return _series(values, first.dtype)
 
 
@@ -196,11 +216,15 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _column(name: str, dtype: str, values: Any, places: dict[str, int]) -> _Column:
+def _column(name: str, dtype: str, values: Any, places: dict[str, int], long: list[bytes]) -> _Column:
     if isinstance(values, tuple):
         return _Column(name, dtype, plain=list(values))
     if isinstance(values, list):
         values = np.array([places[value] for value in values], np.int64)
+    if len(values) >= _LONG and values.dtype.kind == "i":
+        made = coded(values)
+        long.append(_compressed_once(made.data))
+        return _Column(name, dtype, coded=made._replace(data=b""), place=len(long) - 1)
     stored = _narrow(values)
     return _Column(name, dtype, stored.dtype.str, stored.tobytes())
 
@@ -229,13 +253,25 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
     return made
 
 
-def _decoded(data: bytes) -> list[_Frame]:
-    return _frames.decode(zstandard.decompress(data))
+def _decoded(packed: Packed) -> list[_Frame]:
+    frames = _frames.decode(zstandard.decompress(packed.data))
+    for frame in frames if packed.long else ():
+        for at, column in enumerate(frame.columns):
+            if column.coded is not None:
+                data = zstandard.decompress(packed.long[column.place])
+                frame.columns[at] = msgspec.structs.replace(column, coded=column.coded._replace(data=data))
+    return frames
 
 
 @lru_cache(1)
 def _compressor() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=_LEVEL)
+
+
+@lru_cache(256)
+def _compressed_once(data: bytes) -> bytes:
+    """The same object for the same bytes, which is then pickled once."""
+    return _compressed(data)
 
 
 def _compressed(data: bytes) -> bytes:

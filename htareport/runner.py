@@ -46,6 +46,7 @@ from htareport.trace.summary import (
     RankFacts,
     consistency_warnings,
     facts_of,
+    first_of,
     job_meta,
     left_out_warnings,
     secret_warnings,
@@ -91,6 +92,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     return combined(trace, work, _summaries(trace, work, executor, progress), title)
 
 
+@pd.option_context(*_STRINGS)
 def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str = "") -> Report:
     """Make the report of what workers found on all ranks, in whatever order that comes."""
     summaries = sorted_summaries(found)
@@ -101,6 +103,7 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
     _check_steps(work.window, loaded)
     job = _job(loaded)
     findings = _findings(loaded, work.rules, job)  # First, since the evidence of many ranks takes room.
+    give_back()
     drawn = [section_of(analysis, loaded, job) for analysis in work.analyses]
     sections = (*findings, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
@@ -109,10 +112,10 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
         "version": __version__,
         "source": trace.label,
         "options": _options(work.analyses, work.rules),
-        "problems": problems,
+        "problems": first_of(problems, "problem"),
     }
     damaged = [text for each in facts for text in each.salvaged]
-    warnings = (
+    warnings = [
         *problems,
         *damaged,
         *trace.warnings,
@@ -122,8 +125,10 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
         *consistency_warnings(facts, trace.unasked),
         *secret_warnings(facts),
         *(warning for each in facts for warning in each.warnings if warning not in damaged),
+    ]
+    report = Report(
+        printable(title) or trace.label, verdict(sections, facts), meta, tuple(first_of(warnings, "warning")), sections
     )
-    report = Report(printable(title) or trace.label, verdict(sections, facts), meta, warnings, sections)
     return _with_numbered_hosts(report, facts) if work.options.redact else report
 
 

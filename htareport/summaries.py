@@ -122,7 +122,10 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
             notes=tuple(notes),
             facts=tuple(analysis.facts(combined)),
             charts=tuple(chart for chart in analysis.charts(combined) if len(chart.frame)),
-            tables=tuple(table_of(spec, combined[spec.name], len(job.ranks)) for spec in analysis.tables),
+            tables=tuple(
+                table_of(spec, combined[spec.name], len(job.ranks), analysis.worst.get(spec.name, ""))
+                for spec in analysis.tables
+            ),
         )
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))

@@ -34,7 +34,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
     "rules": MODEL | {"analyses", "configurable", "packed"},  # Of analyses what they share: see below.
-    "packed": {"report"},
+    "packed": {"algorithms", "report"},
     "summaries": MODEL | {"analyses", "overview", "packed", "rules"},
     "runner": MODEL | {"analyses", "executors", "overview", "packed", "rules", "summaries"},
     "render": MODEL - {"trace"} | {"codec"},

@@ -7,9 +7,10 @@ a worker, which is the only place that holds events, and returns frames far smal
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
 import pandas as pd
@@ -65,6 +66,8 @@ class Analysis(Configurable, ABC):
     requires: ClassVar[frozenset[Capability]] = frozenset()
     nothing: ClassVar[str] = "no rank has anything for it"  # Said where no rank has frames.
     tables: ClassVar[tuple[TableSpec, ...]]  # Each shows the combined frame of its name.
+    # Of a table, the column by which ranks are worst, if that is not its first time.
+    worst: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         if "name" not in vars(cls):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -64,6 +65,7 @@ class CommOverlap(Analysis):
     group = Group.COMMUNICATION
     order = 0
     requires = frozenset({Capability.COMM})
+    worst = MappingProxyType({"ranks": "exposed"})
     tables = (
         TableSpec(
             "ranks",

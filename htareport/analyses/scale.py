@@ -102,15 +102,30 @@ def worst_ranks(frame: pd.DataFrame, by: str, most: int = MOST_ROWS) -> pd.DataF
     return frame[frame["rank"].isin(order[: max(1, most * len(order) // len(frame))])]
 
 
-def table_of(spec: TableSpec, frame: pd.DataFrame, ranks: int) -> Table:
-    """A table; of very many ranks those with the largest sums of its first measure, these first, and a note."""
-    measure = next((column for column in spec.measures if column.name in frame and _adds_up(column, frame)), None)
-    if "rank" not in spec.keys or ranks <= MANY_RANKS or len(frame) <= MOST_ROWS_OF_MANY or measure is None:
+def table_of(spec: TableSpec, frame: pd.DataFrame, ranks: int, worst: str = "") -> Table:
+    """A table; where each rank no longer has its bar, the worst ranks come first, and of very many only these are kept.
+
+    The worst have the largest sums of the column `worst`, else of the first time, else of the first number.
+    """
+    measure = _measure(spec, frame, worst)
+    if "rank" not in spec.keys or ranks <= MOST_BARS or measure is None:
         return Table(spec, frame)
-    there, kept = frame["rank"].nunique(), worst_ranks(frame, measure.name, MOST_ROWS_OF_MANY)
-    shown, sums = kept["rank"].nunique(), kept.groupby("rank")[measure.name].transform("sum")
-    kept = kept.assign(order=-sums).sort_values(["order", "rank"], kind="stable")
+    cut = ranks > MANY_RANKS and len(frame) > MOST_ROWS_OF_MANY
+    there = frame["rank"].nunique()
+    if not cut and (there == 1 or not frame["rank"].is_monotonic_increasing):  # It has an order of its own.
+        return Table(spec, frame)
+    kept = worst_ranks(frame, measure.name, MOST_ROWS_OF_MANY) if cut else frame
+    order = -kept.groupby("rank")[measure.name].transform("sum")
+    kept = kept.assign(order=order).sort_values(["order", "rank"], kind="stable").drop(columns="order")
+    if not cut:
+        return Table(spec, kept, f"The ranks with the largest “{measure.label}” come first.")
+    shown = kept["rank"].nunique()
     return Table(spec, kept, f"Holds {shown:,} of {there:,} ranks: those with the largest “{measure.label}”.")
+
+
+def _measure(spec: TableSpec, frame: pd.DataFrame, worst: str) -> Column | None:
+    there = [column for column in spec.measures if column.name in frame and _adds_up(column, frame)]
+    return min(there, key=lambda column: (column.name != worst, column.unit != Unit.NANOSECONDS), default=None)
 
 
 def _adds_up(column: Column, frame: pd.DataFrame) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -69,6 +70,7 @@ class TemporalBreakdown(Analysis):
     group = Group.TIME
     order = 0
     requires = frozenset({Capability.GPU})
+    worst = MappingProxyType({"ranks": "idle"})
     tables = (
         TableSpec(
             "ranks",

@@ -29,7 +29,7 @@ _LABELS = {
 _MOST_ENTRIES = 80
 _LONGEST_CHIP, _LONGEST_LINE, _LONGEST_ENTRY = 100, 400, 2000
 _FILE_FIELDS = {"name", "rank", "bytes", "note", "reason"}
-_OWN_TABLES = {"files", "left_out", "ranks", "options"}
+_OWN_TABLES = {"files", "left_out", "num_files", "ranks", "options"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,12 @@ def files(report: Report) -> list[dict[str, Any]]:
         return []
     blank = {"name": "", "rank": None, "bytes": None, "note": ""}
     return [_short(blank | dict(item)) for item in given if isinstance(item, Mapping)]
+
+
+def num_files(report: Report) -> int:
+    """Return how many input files there are, which may be more than are listed."""
+    given, listed = report.meta.get("num_files"), len(files(report))
+    return max(given, listed) if isinstance(given, int) else listed
 
 
 def left_out(report: Report) -> list[dict[str, Any]]:

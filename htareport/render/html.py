@@ -80,7 +80,8 @@ class _Page:
             chapters=chapters,
             before=findings.num_before(self.report, [chapter.parts[0].section.name for chapter in chapters]),
             missing=parts.missing(self.report), entries=about.entries(self.report), options=about.options(self.report),
-            files=about.files(self.report), most_files=_MOST_FILES, left_out=about.left_out(self.report),
+            files=about.files(self.report), num_files=about.num_files(self.report), most_files=_MOST_FILES,
+            left_out=about.left_out(self.report),
             definitions=self.definitions, undefined=self.undefined,
             blocks=[(view.id, Markup(view.packed)) for view in views.values() if view.packed],  # noqa: S704
             figures=Markup(figures), plotly=self.script if figures else None,  # noqa: S704

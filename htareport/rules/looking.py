@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pandas as pd
 
 from htareport.algorithms.intervals import EMPTY, Intervals
+from htareport.packed import Packed, pack
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.rank import Rank
 from htareport.rules.rank_moves import Moves, moves_of
@@ -31,7 +33,7 @@ class RankEvidence:
     checked: list[str] = field(default_factory=list[str])
     lacking: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     errors: dict[str, str] = field(default_factory=dict[str, str])
-    steps: dict[int, int] = field(default_factory=dict[int, int])  # Length of each step by number, ns.
+    steps: Packed | None = None  # A frame of that name: `number` and `length`, ns.
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
     moves: Moves | str = ""
@@ -53,8 +55,11 @@ def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidenc
         except Exception:  # noqa: BLE001  a rule that fails costs only its finding
             made.errors[rule.code] = traceback.format_exc(limit=-3)
     steps = trace.steps
-    lengths = dict(zip(steps["number"].tolist(), (steps["end"] - steps["start"]).tolist(), strict=True))
-    made.steps = {number: length for number, length in lengths.items() if number % every == 0} or lengths
+    if len(steps):
+        chosen = steps["number"] % every == 0
+        kept = steps[chosen] if chosen.any() else steps
+        lengths = pd.DataFrame({"number": kept["number"], "length": kept["end"] - kept["start"]})
+        made.steps = pack({"steps": lengths})
     made.whole = rank.whole / max(len({device for device, _ in rank.lanes}), 1)
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)

@@ -6,12 +6,12 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 import pandas as pd
 
 from htareport.findings import Finding, Severity, Span
+from htareport.packed import join
 from htareport.report import Column, Section, Status, Table, TableSpec, Unit, key
 from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.looking import RankEvidence
@@ -205,9 +205,9 @@ def _length(rank: RankEvidence, codes: Sequence[str], without: Sequence[str] = (
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:
     """Median over the steps of the slowest rank's time; without steps what was recorded of the devices."""
-    numbers = dict.fromkeys(number for rank in ranks for number in rank.steps)
-    if numbers:
-        return float(median(max(rank.steps.get(number, 0) for rank in ranks) for number in numbers))
+    steps = join((rank.rank, rank.steps) for rank in ranks if rank.steps)
+    if steps:
+        return float(steps["steps"].groupby("number")["length"].max().median())
     return max((rank.whole for rank in ranks), default=0.0)
 
 

@@ -13,6 +13,7 @@ from htareport.trace.model import RankTrace
 from htareport.trace.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS
 from htareport.trace.window import Window, listed
 
+_MOST_LISTED = 1_024  # Ranks, files and warnings in a report, however many the job has.
 _MOST_LEFT_OUT = 200  # Names of files in a report that were no traces.
 _FEW_LEFT_OUT = 5
 SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)
@@ -45,15 +46,15 @@ class RankFacts:
 
 def facts_of(trace: RankTrace) -> RankFacts:
     """Collect what is worth knowing of a rank."""
-    meta = trace.captures[0].meta
+    meta, steps, all_steps = trace.captures[0].meta, tuple(trace.steps["number"].tolist()), trace.all_step_numbers
     return RankFacts(
         rank=trace.rank,
         start_ns=trace.start_ns,
         recorded_ns=sum((c.last_ns or 0) - (c.first_ns or 0) for c in trace.captures),
         files=tuple((capture.name, capture.size) for capture in trace.captures),
         devices={str(device): trace.device_name(device) for device in trace.devices},
-        steps=tuple(trace.steps["number"].tolist()),
-        all_steps=trace.all_step_numbers,
+        steps=steps,
+        all_steps=steps if steps == all_steps else all_steps,  # The same object crosses to the parent once.
         num_events=len(trace.events),
         num_device_events=len(trace.device_events),
         has_base=any(capture.base_ns for capture in trace.captures),
@@ -73,12 +74,15 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     devices = Counter(name or "unnamed device" for each in ranks for name in each.devices.values())
     steps = sorted({step for each in ranks for step in each.steps})
     start = min((each.start_ns for each in ranks if each.start_ns is not None), default=0)
+    named = _named(ranks)
+    files = [_file(r, name, size) for r in named for name, size in r.files]
+    num_files = sum(len(each.files) for each in ranks)
     meta: dict[str, Any] = {
         "ranks": [
             {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
             | ({"host": r.host} if r.host else {})
             | ({"salvaged": list(r.salvaged)} if r.salvaged else {})
-            for r in ranks
+            for r in named
         ],
         "num_ranks": len(ranks),
         "world_size": _common([each.world_size for each in ranks]),
@@ -88,9 +92,11 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
         "recorded_ns": max((each.recorded_ns for each in ranks), default=0),
         "software": _common([each.software for each in ranks]) or {},
         "capture": _common([each.capture for each in ranks]) or {},
-        "files": [_file(r, name, size) for r in ranks for name, size in r.files],
+        "files": files[:_MOST_LISTED],
         "left_out": [{"name": name, "reason": reason} for name, reason in left_out[:_MOST_LEFT_OUT]],
     }
+    if num_files > _MOST_LISTED:
+        meta["num_files"] = num_files
     if len(left_out) > _MOST_LEFT_OUT:
         meta["files_left_out"] = len(left_out)
     if steps:
@@ -98,6 +104,18 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     if start > _YEAR_2000_NS:
         meta["start"] = datetime.fromtimestamp(start // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return meta
+
+
+def _named(ranks: Sequence[RankFacts]) -> list[RankFacts]:
+    """Those that a report names one by one, in order: all; of very many the damaged ones, and then the first."""
+    chosen = sorted(ranks, key=lambda each: not each.salvaged)[:_MOST_LISTED]
+    return sorted(chosen, key=lambda each: each.rank)
+
+
+def first_of(texts: Sequence[str], what: str) -> list[str]:
+    """Return as many as a report holds, and a last one that says how many more there are."""
+    more = len(texts) - _MOST_LISTED
+    return [*texts[:_MOST_LISTED], f"{more:,} more {what}{'s' if more > 1 else ''}"] if more > 0 else list(texts)
 
 
 def _file(rank: RankFacts, name: str, size: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from htareport.analyses import scale
 from htareport.analyses.scale import table_of
@@ -12,12 +13,32 @@ SPEC = TableSpec("steps", "Steps", (key("rank", "Rank"), key("step", "Step"), Co
 FRAME = pd.DataFrame({"rank": [0, 0, 1, 1, 2, 2, 3, 3], "step": [4, 5] * 4, "time": [1, 2, 9, 9, 3, 4, 9, 9]})
 
 
-def test_few_ranks_have_all_their_rows(monkeypatch):
+def test_few_ranks_have_all_their_rows_in_their_order(monkeypatch):
     """However many rows that is."""
     monkeypatch.setattr(scale, "MOST_ROWS_OF_MANY", 4)
-    table = table_of(SPEC, FRAME, scale.MANY_RANKS)
+    table = table_of(SPEC, FRAME, scale.MOST_BARS)
     assert table.frame.equals(FRAME)
     assert not table.note
+
+
+def test_of_many_ranks_the_slowest_come_first(monkeypatch):
+    """The order of a frame that does not go by rank is its own."""
+    monkeypatch.setattr(scale, "MOST_ROWS_OF_MANY", 4)
+    table = table_of(SPEC, FRAME, scale.MOST_BARS + 1)
+    assert table.frame["rank"].tolist() == [1, 1, 3, 3, 2, 2, 0, 0]
+    assert list(table.frame) == list(FRAME)
+    assert table.note == "The ranks with the largest “Time” come first."
+    other = table_of(SPEC, FRAME[::-1], scale.MOST_BARS + 1)
+    assert other.frame["rank"].tolist() == FRAME["rank"].tolist()[::-1]
+
+
+@pytest.mark.parametrize(("worst", "first"), [("", 1), ("lost", 0), ("count", 2)])
+def test_the_worst_have_most_of_a_time_unless_the_analysis_names_a_column(worst, first):
+    """A count that stands before it says less."""
+    measures = (Column("count", "Count", Unit.COUNT), *(Column(n, n, Unit.NANOSECONDS) for n in ("time", "lost")))
+    spec = TableSpec("ranks", "Ranks", (key("rank", "Rank"), *measures))
+    frame = pd.DataFrame({"rank": [0, 1, 2], "count": [1, 1, 2], "time": [1, 9, 2], "lost": [5, 0, 1]})
+    assert table_of(spec, frame, scale.MOST_BARS + 1, worst).frame["rank"].iloc[0] == first
 
 
 def test_of_very_many_ranks_the_slowest_come_first_and_the_others_are_counted(monkeypatch):
