@@ -144,7 +144,7 @@ def _step(finding: Finding) -> str:
     if finding.step_ns is None or finding.without_ns is None:
         return ""
     before, after = _time(finding.step_ns), _time(finding.without_ns)
-    return f"step {before} → {after}" if before != after else f"step stays {before}"
+    return f"mean step {before} → {after}" if before != after else f"mean step stays {before}"
 
 
 def after(finding: Finding) -> str:

@@ -15,7 +15,6 @@ from htareport.rules.rank import Rank, total
 from htareport.rules.recording import profiler_call
 from htareport.trace import Capability
 from htareport.trace.classify import launching_calls
-from htareport.trace.links import UNLINKED
 
 _BEGIN = re.compile(r"StreamBeginCapture")
 _END = re.compile(r"StreamEndCapture")
@@ -126,9 +125,7 @@ class _Launches:
 
 def _launches(rank: Rank) -> _Launches:
     """Count launches up to the last one with a device event."""
-    calls, linked = rank.trace.launches, rank.trace.device_events["launch"].to_numpy()
-    used = np.zeros(len(calls), np.bool_)
-    used[linked[linked != UNLINKED]] = True
+    calls, used = rank.trace.launches, rank.trace.answered
     named, codes = np.unique(calls["name"].cat.codes.to_numpy(), return_inverse=True)
     names = [rank.trace.loaded.strings[code] for code in named.tolist()]
     kernel = launching_calls(names) & np.array(["Launch" in name for name in names], np.bool_)
@@ -156,9 +153,10 @@ def _in_captures(rank: Rank) -> NDArray[np.bool_]:
 
 
 def _empty_steps(rank: Rank) -> int:
-    """Of five or more steps how many hold less than a tenth of the median number of device events."""
+    """Of five or more steps how many hold less than a tenth of the median number of device events, or of the mean."""
     numbers = rank.trace.steps["number"]
     if len(numbers) < 5:  # noqa: PLR2004  a median of fewer says little
         return 0
     counts = rank.trace.device_events["step"].value_counts().reindex(numbers, fill_value=0)
-    return int((counts < 0.1 * counts.median()).sum())
+    usual = counts.median() or counts.mean()  # Where most of them hold nothing, so does the median.
+    return int((counts < 0.1 * usual).sum())

@@ -32,7 +32,8 @@ What costs time, why, and what to try, most worthwhile first; and what was looke
 ## How it is computed
 Each rule looks at every rank. What it could save is a set of intervals within the steps; the saving is its length per \
 step on the rank where that is largest, a ceiling and not a promise. Findings are ordered by what each adds to those \
-before it, so that no time counts twice; together they save no more than the union of their intervals. High: from 5 % \
+before it, so that no time counts twice; together they save no more than the union of their intervals. They are means over the steps, \
+as is the step that they are compared with: what costs much in one step only costs its part of that. High: from 5 % \
 of the step on, medium: from 2 %, low: from 0.5 %; less is not shown. Advice about idle time is held back where the \
 trace does not show the device's work as it was, and is for information only where the devices are idle for less than \
 10 % of the time.
@@ -204,10 +205,10 @@ def _length(rank: RankEvidence, codes: Sequence[str], without: Sequence[str] = (
 
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:
-    """Median over the steps of the slowest rank's time; without steps what was recorded of the devices."""
+    """Mean over the steps of the slowest rank's time, as savings are means; without steps what devices recorded."""
     steps = join((rank.rank, rank.steps) for rank in ranks if rank.steps)
     if steps:
-        return float(steps["steps"].groupby("number")["length"].max().median())
+        return float(steps["steps"].groupby("number")["length"].max().mean())
     return max((rank.whole for rank in ranks), default=0.0)
 
 

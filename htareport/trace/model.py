@@ -301,12 +301,17 @@ class RankTrace:
         return (*self.salvaged, *self.loaded.warnings, *derived)
 
     @cached_property
-    def _lost_launches(self) -> NDArray[np.bool_]:
-        """Which launches should have started device work, but none is in the trace."""
+    def answered(self) -> NDArray[np.bool_]:
+        """Which launches have a device event, within the window or not."""
         linked = self._all_device_events["launch"].to_numpy()
         used = np.zeros(len(self.launches), np.bool_)
         used[linked[linked != UNLINKED]] = True
-        return self._launching_calls & ~used & (self.launches["correlation"].to_numpy() > 0)
+        return used
+
+    @cached_property
+    def _lost_launches(self) -> NDArray[np.bool_]:
+        """Which launches should have started device work, but none is in the trace."""
+        return self._launching_calls & ~self.answered & (self.launches["correlation"].to_numpy() > 0)
 
     @cached_property
     def _launching_calls(self) -> NDArray[np.bool_]:

@@ -77,17 +77,19 @@ def test_savings_in_words():
 def test_the_step_without_it_in_words():
     """What becomes of it where that is known; else that the saving is a ceiling, and why."""
     known = replace(LOADER, step_ns=1_200_000_000, without_ns=1_050_000_000)
-    assert told.saving(known) == "up to 491\u202fms per step, 41\u202f%; step 1.20\u202fs → 1.05\u202fs"
-    assert told.after(known).startswith("Step 1.20\u202fs → 1.05\u202fs if all of this, and nothing else, were gone.")
+    assert told.saving(known) == "up to 491\u202fms per step, 41\u202f%; mean step 1.20\u202fs → 1.05\u202fs"
+    assert told.after(known).startswith(
+        "Mean step 1.20\u202fs → 1.05\u202fs if all of this, and nothing else, were gone."
+    )
     none = replace(known, without_ns=1_200_000_000)
-    assert told.saving(none).endswith("; step stays 1.20\u202fs")
+    assert told.saving(none).endswith("; mean step stays 1.20\u202fs")
     assert "were gone: other ranks, or collectives, are waited for as long" in told.after(none)
     ceiling = replace(LOADER, step_ns=1_200_000_000, ceiling="there is only one rank to go by")
     assert told.saving(ceiling) == told.saving(LOADER)
     assert told.after(ceiling) == "A ceiling, as there is only one rank to go by."
     assert told.after(LOADER) == told.after(NOTE) == ""
     shown = html(report(known, replace(ceiling, code="H1")))
-    assert "<dt>Without it</dt><dd>Step 1.20" in shown
+    assert "<dt>Without it</dt><dd>Mean step 1.20" in shown
     assert "(up to 41\u202f%). A ceiling, as there is only one rank to go by. Loading is hidden.</dd>" in shown
     for text in (markdown(report(known)), summary_html(report(known), [], "A4", None)):
         assert "step 1.20\u202fs → 1.05\u202fs" in text

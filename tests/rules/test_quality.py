@@ -195,3 +195,17 @@ def test_the_profiler_s_own_work(tell):
 
 def test_overhead_of_the_program_is_not_the_profiler_s(findings):
     assert findings([ProfilerOverhead()], overhead("Lazy Function Loading", 310)) == {}
+
+
+@pytest.mark.parametrize("asked", ["8", "2,7-8", "complete"])
+def test_launches_of_steps_that_were_not_asked_for_have_their_events(findings, asked):
+    assert findings([WorkMissing()], steps([100] * 8), steps=asked) == {}
+
+
+def test_most_steps_are_empty(findings):
+    """Of six steps two have a kernel, so that the median is none."""
+    trace = TraceBuilder()
+    for number in range(6):
+        trace.step(number, 100 * number, 100)
+    trace.kernel("a", 10, 50, launch=(0, 2)).kernel("a", 110, 50, launch=(100, 2))
+    assert "4 steps have hardly any device events" in findings([WorkMissing()], trace)["Q3"].evidence
