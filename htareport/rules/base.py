@@ -49,8 +49,8 @@ class Found:
     """What a rule found on all ranks, in the parent.
 
     `saving` is the length of its claim in ns per step by rank (mean over devices and steps), `step_ns` the job's mean
-    step time (of everything recorded without steps). `worst` is the rank where the saving is largest. `shared` is what rules
-    work out once for each other, by name.
+    step time (of everything recorded without steps). `worst` is the rank where the saving is largest. `shared` is what
+    rules work out once for each other, by name.
     """
 
     ranks: Mapping[int, Evidence]

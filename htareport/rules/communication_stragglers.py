@@ -119,7 +119,13 @@ def cause_of(found: Found, rank: int, least: float) -> Difference | None:
     """In what a straggler differs from the others, where that explains as much of what it holds up."""
     skew = skew_of(found)
     made = difference(skew.own, rank)
-    return made if made.more >= least * skew.held_up(rank) > 0 else None
+    return made if made.more >= least * _waited(skew, rank) > 0 else None
+
+
+def _waited(skew: Skew, rank: int) -> float:
+    """For how long others wait for a straggler. Its lateness alone counts again at each collective that hides it."""
+    lateness, waited = skew.held_up(rank), max(skew.straggling.values(), default=0.0)
+    return min(lateness, waited) if waited else lateness
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ class StragglerCause(Rule):
         usual = "than the median of the other ranks"
         evidence = [
             f"Rank {each}: {found.time(it.more)} more {_words(it)} {found.per} {usual}, while it holds up the others "
-            f"for {found.time(skew.held_up(each))}. {_details(it, found)}".strip()
+            f"for {found.time(_waited(skew, each))}. {_details(it, found)}".strip()
             for each, it in causes.items()
         ]
         return self.finding(

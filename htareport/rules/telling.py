@@ -32,11 +32,10 @@ What costs time, why, and what to try, most worthwhile first; and what was looke
 ## How it is computed
 Each rule looks at every rank. What it could save is a set of intervals within the steps; the saving is its length per \
 step on the rank where that is largest, a ceiling and not a promise. Findings are ordered by what each adds to those \
-before it, so that no time counts twice; together they save no more than the union of their intervals. They are means over the steps, \
-as is the step that they are compared with: what costs much in one step only costs its part of that. High: from 5 % \
-of the step on, medium: from 2 %, low: from 0.5 %; less is not shown. Advice about idle time is held back where the \
-trace does not show the device's work as it was, and is for information only where the devices are idle for less than \
-10 % of the time.
+before it, so that no time counts twice; together they save no more than the union of their intervals. Savings are \
+means over the steps, as is the step that they are compared with. High: from 5 % of the step on, medium: from 2 %, \
+low: from 0.5 %; less is not shown. Advice about idle time is held back where the trace does not show the device's \
+work as it was, and is for information only where the devices are idle for less than 10 % of the time.
 
 What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
 them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \

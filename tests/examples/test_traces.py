@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from htareport.rules import discover
+from htareport.runner import analyze
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted((EXAMPLES / "traces").iterdir())
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
@@ -150,3 +153,15 @@ def test_steps_end_with_a_synchronization(traces):
         assert [row["name"] for row in steps] == [f"ProfilerStep#{n}" for n in range(10, 14)]
         for step in steps:
             assert all(end(row) < end(step) for row in device_rows(trace) if row["ts"] < end(step))
+
+
+def test_the_late_rank_has_its_cause():
+    """Lateness that others hide does not count: kernels that take longer by more than is waited for explain it."""
+    found = {
+        each.code: each for each in analyze(EXAMPLES / "traces", analyses=[], rules=discover())["findings"].findings
+    }
+    assert found["N4"].ranks == found["N5"].ranks == (2,)
+    assert "its kernels take 1.09" in found["N5"].title
+    assert re.search(r"holds up the others for ([\d.]+)", found["N5"].evidence)[1] in found["N4"].title
+    assert found["H14"].step_ns == found["N4"].step_ns == pytest.approx(81.6e6, abs=1e5)  # The mean, of 75 and 101.
+    assert found["H14"].step_ns - found["H14"].without_ns < found["H14"].saving_ns + 1
