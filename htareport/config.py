@@ -219,6 +219,8 @@ def _folder(value: Any) -> Path:
     text = _text(value)
     if not text:
         raise ValueError("no folder was named")
+    if "://" in text:
+        raise ValueError(f"{text} is no folder of this machine")
     try:
         is_other = Path(text).exists() and not Path(text).is_dir()
     except (OSError, ValueError) as error:

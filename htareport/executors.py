@@ -125,7 +125,10 @@ def _on_disk(path: Path) -> Path:
 
 
 def _raw_size(path: Path, on_disk: Path) -> int:
-    size = size_of(on_disk) if on_disk.is_file() else 0
+    try:
+        size = size_of(on_disk) if on_disk.is_file() else 0
+    except OSError:  # It will be said of the rank, once it is read.
+        size = 0
     return size * COMPRESSION_RATIO if _COMPRESSED & {path.suffix, on_disk.suffix} else size
 
 

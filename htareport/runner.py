@@ -218,7 +218,12 @@ def _not_loaded(rank: int, reason: str) -> RankSummary:
 def _job(summaries: Sequence[RankSummary]) -> Job:
     facts = [summary.facts for summary in summaries if summary.facts]
     starts = [each.start_ns for each in facts if each.start_ns is not None]
-    return Job(tuple(s.rank for s in summaries), min(starts, default=0), any(each.steps for each in facts))
+    return Job(
+        tuple(s.rank for s in summaries),
+        min(starts, default=0),
+        any(each.steps for each in facts),
+        tuple(salvaged(summaries)),
+    )
 
 
 def _check_steps(window: Window, summaries: Sequence[RankSummary]) -> None:

@@ -47,6 +47,7 @@ class Job:
     ranks: tuple[int, ...]
     zero_ns: int
     has_steps: bool
+    salvaged: tuple[int, ...] = ()  # Ranks of which only a part is there: none of them is compared with others.
 
 
 class Analysis(Configurable, ABC):

@@ -28,11 +28,11 @@ class Cost(Analysis):
 
     ## How it is computed
     Shown where you give `--gpu-hour PRICE`, `--samples-per-step N` or `--tokens-per-step N`, the last two for the whole
-    job (its global batch); 0 means not given. Throughput is N over the job's step time: the median over the steps of
-    the slowest rank's. An hour costs the price times the number of GPUs: those with work in the traces, or
-    `cost.num_gpus` if the job has more than were traced. The money is divided among compute, exposed communication,
-    exposed memory and idle as the temporal breakdown divides the time of all ranks and devices: step time, or the
-    recorded span without steps.
+    job (its global batch); 0 means not given. Throughput is N over the job's step time: the mean over the steps of the
+    slowest rank's, since slow steps cost what they take. An hour costs the price times the number of GPUs: those with
+    work in the traces, or `cost.num_gpus` if the job has more than were traced. The money is divided among compute,
+    exposed communication, exposed memory and idle as the temporal breakdown divides the time of all ranks and devices:
+    step time, or the recorded span without steps.
 
     ## What to do
     - What does not go into compute is the most that better overlap and a faster host can save.
@@ -98,7 +98,7 @@ class Cost(Analysis):
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
         slowest = frames["lengths"].groupby("step")["time"].max()
-        step = float(slowest.median()) if len(slowest) else None
+        step = float(slowest.mean()) if len(slowest) else None
         gpus = frames["gpus"]
         hour = self.gpu_hour * (self.num_gpus or len(gpus)) if len(gpus) else 0.0
         parts = _parts(shares(gpus, frames["per_step"]).iloc[0], hour, step)

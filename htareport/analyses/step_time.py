@@ -132,6 +132,7 @@ class StepTime(Analysis):
             "ranks": ranks,
             "per_step": worst_ranks(every, "time"),
             "waits": frames["waits"],
+            "salvaged": pd.DataFrame({"rank": job.salvaged}),
         }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
@@ -172,6 +173,9 @@ class StepTime(Analysis):
 def _slowest_rank(frames: Frames) -> Iterator[Fact]:
     """The rank that is slowest in most steps, where ranks do not wait for each other in communication."""
     ranks, steps = frames["ranks"], len(frames["steps"])
+    ranks = ranks[~ranks["rank"].isin(frames["salvaged"]["rank"])]
+    if not len(ranks):
+        return
     worst = ranks.sort_values("median", ascending=False).iloc[0]
     over = worst["median"] - ranks["median"].median()
     often = steps >= _FEWEST_STEPS and worst["times_slowest"] >= _MOST_STEPS * steps

@@ -134,7 +134,6 @@ class TemporalBreakdown(Analysis):
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
-        del job
         ranks, per_step = frames["ranks"], frames["per_step"]
         span = ranks["span"].where(ranks["span"] > 0).astype("float64")
         own = (per_step["time"] - per_step["exposed_comm"]).groupby(
@@ -143,13 +142,13 @@ class TemporalBreakdown(Analysis):
         ranks = ranks.assign(**{f"{part}_share": ranks[part] / span for part in PARTS})
         ranks = ranks.merge(own.mean().rename("own_step").reset_index(), how="left", on=["rank", "device"])
         steps = _means(per_step)
-        every = frames["per_step"]
+        every, is_whole = frames["per_step"], ~ranks["rank"].isin(job.salvaged)
         return {
             "ranks": ranks,
             "steps": steps,
             "per_step": worst_ranks(every, "time"),
             "shares": shares(ranks, every),
-            "late": _late(every.merge(ranks.loc[ranks["comm"] > 0, ["rank", "device"]])),
+            "late": _late(every.merge(ranks.loc[(ranks["comm"] > 0) & is_whole, ["rank", "device"]])),
         }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:

@@ -113,7 +113,7 @@ def run(arguments: Namespace, task: Task, nothing: str) -> int:
 def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound to it
     rank: int, paths: Files, folder: CopyFolder, task: Task, nothing: str, how: ReadOptions
 ) -> Copied:
-    """Load a rank and write its copies. Never raises: it may run in another process."""
+    """Load a rank and write its copies. What is wrong with files is told, not raised: it may run in another process."""
     from htareport.trace.numbered import load_numbered
 
     try:
@@ -128,6 +128,8 @@ def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound t
         return Copied(rank, nothing=f"rank {rank}: no copy: {error}", absent=True)
     except HtaReportError as error:
         return Copied(rank, failed=str(error))
+    except OSError as error:  # A file that is gone since it was read, say.
+        return Copied(rank, errors=(f"rank {rank}: {error.strerror or error}",))
 
 
 def _failed(rank: int, reason: str) -> Copied:

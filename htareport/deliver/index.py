@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from htareport.errors import NothingToReadError, ReportFileError, printable
-from htareport.locations import inside, is_folder, is_remote, named, reading, resolved, shown
+from htareport.locations import inside, is_file, is_folder, is_remote, named, reading, resolved, shown, stat_of
 from htareport.render.index import Run, index, started
 from htareport.report import Report
 
@@ -51,7 +51,8 @@ def overview(folder: Path, output: Path, now: datetime | None = None) -> Overvie
         try:
             report = _light(path) if _is_report(path) else None
         except (OSError, ReportFileError) as error:
-            reason = str(error).removeprefix(f"{printable(shown(path))}: ")
+            told = str(getattr(error, "strerror", None) or error)  # Without the path that the system adds.
+            reason = told.removeprefix(f"{printable(shown(path))}: ")
             damaged.append((name, reason))
         else:
             if report is None:
@@ -68,7 +69,7 @@ def overview(folder: Path, output: Path, now: datetime | None = None) -> Overvie
 
 def _json_files(folder: Path) -> list[Path]:
     files = (path for path in sorted(inside(folder, below=True)) if path.name.lower().endswith(_SUFFIXES))
-    return [path for path in files if path.is_file()]
+    return [path for path in files if is_file(path)]
 
 
 def _is_report(path: Path) -> bool:
@@ -105,7 +106,7 @@ def _run(report: Report, path: Path, output: Path) -> Run:
     stem = path.name[: -len(".json.gz" if path.name.lower().endswith(".json.gz") else ".json")]
     beside = [path.with_name(stem + suffix) for suffix in (".html", ".pdf", ".md")]
     target = next((each for each in beside if each.is_file() and resolved(each) != resolved(output)), path)
-    return Run(report, _link(target, output), date or datetime.fromtimestamp(path.stat().st_mtime, UTC), date is None)
+    return Run(report, _link(target, output), date or datetime.fromtimestamp(stat_of(path).st_mtime, UTC), date is None)
 
 
 def _link(target: Path, page: Path) -> str:

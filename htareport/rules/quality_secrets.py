@@ -10,12 +10,10 @@ from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.rank import Rank
 from htareport.rules.recording import joined_words
 from htareport.trace.redact import HOST_SIGN, redacted
-from htareport.trace.secrets import ENVIRONMENTS, HOMES, HOSTS, KEYS, PASSWORDS, TOKENS, USERS
+from htareport.trace.secrets import ENVIRONMENTS, HOMES, HOSTS, KEYS, PASSWORDS, TOKENS, USERS, counted
 
 _SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)  # Whoever has these can do more than know who ran what where.
 _NAMES = (HOMES, USERS, HOSTS)
-_ONE = {TOKENS: "token", KEYS: "private key", PASSWORDS: "password", ENVIRONMENTS: "environment dump",
-        HOMES: "home folder", USERS: "user name", HOSTS: "host name"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Sensitive(Rule):
         there = [*secret, *(kind for kind in _NAMES if counts[kind])]
         which = [kind for kind in there if kind in (secret or there)]
         others = f" of {len(found.ranks)} ranks" if len(found.ranks) > 1 else ""
-        places = joined_words([_counted(counts[kind], kind) for kind in there])
+        places = joined_words([counted(counts[kind], kind) for kind in there])
         return self.finding(
             found,
             f"The trace files hold {joined_words(which)}"
@@ -73,10 +71,6 @@ class Sensitive(Rule):
             snippet="" if not kept else "htareport report traces/ -o report.html  # Redacts by default.",
             severity=Severity.LOW,  # It costs no time: a warning above says it first where there are secrets.
         )
-
-
-def _counted(number: int, kind: str) -> str:
-    return f"{number:,} {_ONE[kind] if number == 1 else kind}"
 
 
 def _advice(secret: list[str]) -> str:

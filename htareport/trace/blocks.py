@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from tarfile import HeaderError
 from typing import IO, Any, cast
@@ -92,8 +92,7 @@ def _names(path: Path, kind: str, most: int | None, warn: Callable[[str], object
             if archive:
                 yield from (info.filename for info in archive.infolist() if not info.is_dir())
                 return
-        with _to_seek(path) as file:
-            yield from (member.name for member in cut_zip.members(file))
+        yield from (member.name for member in _cut_members(path, _state(path)))
         raise DamagedDataError("damaged archive: its directory, which stands at the end, is missing or damaged")
     with _tar(path, kind, most) as (tar, content):
         yield from (member.name for member in tar if member.isfile())
@@ -219,6 +218,13 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile | None]:
             yield opened
 
 
+@lru_cache(maxsize=4)
+def _cut_members(path: Path, _state: tuple[int, int] | None) -> list[cut_zip.Member]:
+    """The members of a zip without directory. To find them takes reading all of it, so not for each of them again."""
+    with _to_seek(path) as file:
+        return cut_zip.members(file)
+
+
 def _to_seek(path: Path) -> IO[bytes]:
     return reading(path) if is_remote(path) else path.open("rb")
 
@@ -233,10 +239,11 @@ def _unzipped(archive: Path, name: str) -> Iterator[bytes]:
                     while piece := inner.read(_PIECE):
                         yield piece
                 return
+        members = _cut_members(archive, _state(archive))
+        member = next((each for each in members if _clean(each.name) == name), None)
+        if member is None:
+            raise KeyError(f"no {name} in {archive.name}")
         with _to_seek(archive) as file:
-            member = next((each for each in cut_zip.members(file) if _clean(each.name) == name), None)
-            if member is None:
-                raise KeyError(f"no {name} in {archive.name}")
             yield from cut_zip.unzipped(file, member)
     except _DAMAGED as error:
         raise _damaged(error) from error

@@ -62,16 +62,15 @@ def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
             if not is_file(path):
                 raise NothingToReadError(f"{named}: {NOT_REGULAR}")
             return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
-        found = matching(path)
-        files = [each for each in found if is_file(each)]
+        if found := matching(path):
+            files = [each for each in found if is_file(each)]
+            return _something(assign(files, explicit=True, options=options), f"pattern {named}", files)
+        if archive := archive_of(path):
+            if path in (archive_members(archive, options) or ()):
+                return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
+            raise NothingToReadError(f"{named}: there is no such file in {archive.name}")
     except OSError as error:
         raise NothingToReadError(f"{named}: {error.strerror or error}") from error
-    if found:
-        return _something(assign(files, explicit=True, options=options), f"pattern {named}", files)
-    if archive := archive_of(path):
-        if path in (archive_members(archive, options) or ()):
-            return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
-        raise NothingToReadError(f"{named}: there is no such file in {archive.name}")
     raise NothingToReadError(f"{named}: there is no such file or folder")
 
 

@@ -81,7 +81,7 @@ class Trace:
         if isinstance(source, Mapping):
             found = discover.Found({rank: paths_of(files) for rank, files in sorted(source.items())})
             label = _common_label(found)
-            if missing := [shown(p) for files in found.ranks.values() for p in files if not blocks.exists(p)]:
+            if missing := [shown(p) for files in found.ranks.values() for p in files if not _is_there(p)]:
                 raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
         elif isinstance(source, str) or not isinstance(source, Iterable):
             found, label = discover.find(source, options), _label(located(source))
@@ -323,6 +323,13 @@ class RankTrace:
 def _common_label(found: discover.Found) -> str:
     files = [path for paths in found.ranks.values() for path in paths]
     return _label(files[0] if len(files) == 1 else files[0].parent) if files else "trace files"
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return blocks.exists(path)
+    except OSError as error:
+        raise NothingToReadError(f"{shown(path)}: {error.strerror or error}") from error
 
 
 def _label(path: Path) -> str:

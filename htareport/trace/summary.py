@@ -10,7 +10,7 @@ from typing import Any
 
 from htareport.trace import metadata
 from htareport.trace.model import RankTrace
-from htareport.trace.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS
+from htareport.trace.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS, counted
 from htareport.trace.window import Window, listed
 
 _MOST_LISTED = 1_024  # Ranks, files and warnings in a report, however many the job has.
@@ -138,7 +138,7 @@ def secret_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
     for rank in ranks:
         found.update({kind: rank.redactions[kind] for kind in SECRETS if kind in rank.redactions})
     if found:
-        listed_kinds = ", ".join(f"{count} {kind if count > 1 else kind[:-1]}" for kind, count in found.items())
+        listed_kinds = ", ".join(counted(number, kind) for kind, number in found.items())
         yield f"the trace files hold secrets ({listed_kinds}); they are redacted here, but mind who gets the files"
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 from builder import TraceBuilder
 
+from htareport.augment import files as augment_files
 from htareport.cli import augment
 
 
@@ -107,6 +108,21 @@ def test_files_that_cannot_be_used(cli, files):
     assert "rank1.json" in ran.err
     (files / "rank0.json").write_text(whole[:-200])
     assert cli("counters", "t", "-o", "out").status == 3
+
+
+def test_a_file_that_is_gone_before_it_is_copied(cli, files, monkeypatch):
+    original = augment_files.CopyFolder.path_for
+
+    def gone(self, source, **parts):
+        if source.name == "rank0.json":
+            source.unlink()
+        return original(self, source, **parts)
+
+    monkeypatch.setattr(augment_files.CopyFolder, "path_for", gone)
+    ran = cli("counters", "t", "-o", "out", "-j", 1)
+    assert ran.status == 4
+    assert ran.err == "error: rank 0: No such file or directory\n"
+    assert "out/rank1_with_counters.json" in ran.out
 
 
 def test_a_folder_that_cannot_be_written(cli, files, tmp_path):

@@ -54,7 +54,7 @@ def test_the_cache(tmp_path):
     assert not _options(tmp_path, text, cache="other").no_cache
     assert _options(tmp_path, text, cache="other", no_cache=True).no_cache
     (tmp_path / "file").touch()
-    for wrong in ("", str(tmp_path / "file"), "x" * 300):
+    for wrong in ("", str(tmp_path / "file"), "x" * 300, "s3://bucket/kept"):
         with pytest.raises(UsageError, match="--cache: "):
             report_options({"cache": wrong})
 

@@ -55,6 +55,17 @@ def test_raw_sizes(tmp_path):
     assert executors.raw_sizes(ranks) == [10 + ten, 0, ten, ten]
 
 
+def test_a_size_that_cannot_be_told_costs_no_report(tmp_path, monkeypatch):
+    """A file that was deleted meanwhile, a store that does not answer: it will be said of the rank."""
+
+    def fails(path):
+        raise FileNotFoundError(path)
+
+    (tmp_path / "a.json").touch()
+    monkeypatch.setattr(executors, "size_of", fails)
+    assert executors.raw_sizes([tmp_path / "a.json"]) == [0]
+
+
 def test_container_limits(tmp_path, monkeypatch):
     """Limits hold for the groups below, too; a page cache that can go counts as free."""
     inner = tmp_path / "job" / "step"

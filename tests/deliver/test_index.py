@@ -100,6 +100,18 @@ def test_damaged_files_are_named(cli, folder):
     assert cli("index", folder, "--allow-partial", "-q").status == 0
 
 
+def test_a_report_that_cannot_be_opened_is_named_without_its_folder(folder, monkeypatch):
+    def refused(path):
+        if path.name == "a.json":
+            raise PermissionError(13, "Permission denied", str(path))
+        return path.open("rb")
+
+    monkeypatch.setattr("htareport.deliver.index.reading", refused)
+    made = overview(folder, folder / "index.html", NOW)
+    assert made.damaged == (("a.json", "Permission denied"),)
+    assert str(folder) not in made.page
+
+
 def test_nothing_to_show(cli, tmp_path):
     (tmp_path / "none").mkdir()
     assert cli("index", tmp_path / "none").status == 3

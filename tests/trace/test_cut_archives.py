@@ -14,7 +14,7 @@ import mutants
 import pytest
 
 from htareport.errors import HtaReportError, NothingToReadError, TraceFileError
-from htareport.trace import RankTrace, ReadOptions, Trace, blocks
+from htareport.trace import RankTrace, ReadOptions, Trace, blocks, cut_zip
 
 SALVAGE = ReadOptions(salvage=True)
 MADE = mutants.original("kineto", steps=2)
@@ -176,6 +176,19 @@ def test_a_damaged_header_is_no_end_of_a_tar(tmp_path):
     assert Trace.open(path).warnings == ("run.tar may be cut off: it has no mark at its end; files may be missing",)
     path.write_bytes(data[: end + 512])
     assert Trace.open(path).warnings == ()
+
+
+def test_a_zip_without_directory_is_searched_once(tmp_path, monkeypatch):
+    """However many files are in it; but again once it has changed."""
+    searched, members = [], cut_zip.members
+    monkeypatch.setattr(cut_zip, "members", lambda file: searched.append(1) or members(file))
+    path = tmp_path / "cut.zip"
+    for number, end in enumerate((-1, -2), 1):
+        path.write_bytes(ZIPS["deflated"].partition(b"PK\x01\x02")[0][:end])
+        trace = Trace.open(path, options=SALVAGE)
+        for rank, file in trace.files.items():
+            assert RankTrace.load(rank, file, options=SALVAGE).loaded.counts
+        assert (len(trace.files), len(searched)) == (3, number)
 
 
 def test_what_was_kept_of_a_zip_is_said(tmp_path, cli):
