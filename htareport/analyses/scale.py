@@ -50,9 +50,7 @@ def by_rank(  # noqa: PLR0913  what a chart is made of
         for column, part in parts.items()
         if frame[column].notna().any()
     ]
-    text = (
-        f"{caption} Over {len(frame):,} ranks: each line shows a part's values from the smallest to the largest rank."
-    )
+    over = f"Over {len(frame):,} ranks: each line shows a part's values from the smallest to the largest rank."
     return Chart(
         name,
         f"{title}, {len(frame):,} ranks",
