@@ -76,6 +76,32 @@ def test_numbers_take_the_bytes_that_they_need():
     assert pack({"f": frame}).size < 20_000
 
 
+def test_long_columns_come_out_as_they_went_in():
+    """They are coded; names in them stay places in the texts, and short ones beside them are as ever."""
+    stamps = pd.Series(range(10**18, 10**18 + 2000 * 10**6, 10**6))
+    long = pd.DataFrame(
+        {"ts": stamps, "n": stamps % 7 - 3, "name": stamps.mod(5).map("k{}".format), "share": stamps / 3}
+    )
+    frames = {"long": long.astype({"name": object, "n": np.int16}), "short": long.head(3)}
+    packed = pack(frames)
+    same(packed.frames(), frames)
+    parts = [(0, packed), (1, pack({name: frame.tail(130) for name, frame in frames.items()}))]
+    joined = join(parts)
+    same(
+        joined, {name: concat([frames[name].assign(rank=0), frames[name].tail(130).assign(rank=1)]) for name in frames}
+    )
+
+
+def test_columns_that_several_analyses_have_cross_to_the_parent_once():
+    """And wait there once."""
+    times = np.random.default_rng(0).integers(0, 2**40, 2000)
+    one, two = (pack({name: pd.DataFrame({name: times})}) for name in ("time", "length"))
+    assert one.long[0] is two.long[0]
+    sent = pickle.loads(pickle.dumps((one, two)))  # noqa: S301  as an executor does
+    assert sent[0].long[0] is sent[1].long[0]
+    assert len(pickle.dumps((one, two))) < 1.1 * len(pickle.dumps(one))
+
+
 def ranks(*frames: pd.DataFrame) -> dict[int, dict[str, pd.DataFrame]]:
     return {3 * number: {"f": frame} for number, frame in enumerate(frames)}
 

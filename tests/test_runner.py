@@ -24,7 +24,7 @@ from htareport.errors import NothingToReadError, UsageError
 from htareport.executors import make_executor
 from htareport.report import Report, Status
 from htareport.runner import analyze
-from htareport.trace import Trace
+from htareport.trace import Trace, Window, summary
 
 ROOT = Path(__file__).parents[1]
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -93,6 +93,22 @@ def test_a_bad_file_costs_its_rank(copied, two_processes, pooled):
     assert "rank 3 is missing" in problem
     assert problem in report.warnings
     assert set(report["temporal_breakdown"].table()["rank"]) == {0, 1, 17}
+
+
+def test_of_very_many_ranks_the_damaged_and_the_first_are_named(monkeypatch):
+    """So that the JSON stays small at any number of ranks; the counts are those of all."""
+    monkeypatch.setattr(summary, "_MOST_LISTED", 3)
+    facts = summary.RankFacts(0, 0, 1, (), {"0": "A"}, (), (), 5, 5, False, None, {}, {})  # noqa: FBT003
+    files = {rank: ((f"{rank}.json", 7), (f"{rank}b.json", 8)) for rank in range(6)}
+    every = [
+        replace(facts, rank=rank, files=files[rank], salvaged=("5b.json: kept 3 events",) if rank == 5 else ())
+        for rank in range(6)
+    ]
+    meta = summary.job_meta(every, [], Window.parse("all"))
+    assert [each["rank"] for each in meta["ranks"]] == [0, 1, 5]
+    assert [each["name"] for each in meta["files"]] == ["0.json", "0b.json", "5b.json"]
+    assert (meta["num_ranks"], meta["num_files"], meta["devices"]) == (6, 12, {"A": 6})
+    assert summary.first_of(["a", "b", "c", "d", "e"], "warning") == ["a", "b", "c", "2 more warnings"]
 
 
 def test_only_bad_files(tmp_path):

@@ -15,13 +15,13 @@ _WIDEST = 8
 
 
 class Integers(NamedTuple):
-    """Integers of 64 bits: `count` of them, each `low` more than what its `width` bytes in `data` say.
+    """Integers of 64 bits: `size` of them, each `low` more than what its `width` bytes in `data` say.
 
     With `first` they are what each is more than the one before, which for the first is this. `data` has the lowest byte
     of all, then the next of all, and so on. All sums wrap around, so that nothing is ever out of range.
     """
 
-    count: int
+    size: int
     low: int
     width: int
     data: bytes
@@ -29,13 +29,13 @@ class Integers(NamedTuple):
 
     def values(self) -> NDArray[np.int64]:
         """Return the integers."""
-        steps = self.count - (self.first is not None)
+        steps = self.size - (self.first is not None)
         bytes_ = np.zeros((steps, _WIDEST), np.uint8)
         bytes_[:, : self.width] = np.frombuffer(self.data, np.uint8).reshape(self.width, steps).T
         values = bytes_.view("<i8").reshape(steps) + np.int64(self.low)
         if self.first is None:
             return values.astype(np.int64, copy=False)
-        made = np.empty(self.count, np.int64)
+        made = np.empty(self.size, np.int64)
         made[0], made[1:] = self.first, values
         return np.cumsum(made)
 
@@ -48,7 +48,7 @@ def coded(values: NDArray[Any]) -> Integers:
     plain = _planes(values)
     steps = _planes(np.diff(values))
     if steps.width < plain.width:
-        return steps._replace(count=len(values), first=int(values[0]))
+        return steps._replace(size=len(values), first=int(values[0]))
     return plain
 
 

@@ -202,7 +202,7 @@ class KernelDistribution(Analysis):
                 x_unit=_NS,
                 y_unit=Unit.NAME,
                 x_label="mean duration of a call on a rank",
-                caption=f"Median over {ranks} ranks of the rank's mean, whiskers from the smallest to the largest.",
+                caption=f"Median over {ranks:,} ranks of the rank's mean, whiskers from the smallest to the largest.",
             )
         durations = frames["durations"]
         left, right = histograms.coarse_edges(durations["bin"].to_numpy())

@@ -50,10 +50,10 @@ def by_rank(  # noqa: PLR0913  what a chart is made of
         for column, part in parts.items()
         if frame[column].notna().any()
     ]
-    text = f"{caption} Over {len(frame)} ranks: each line shows a part's values from the smallest to the largest rank."
+    over = f"Over {len(frame):,} ranks: each line shows a part's values from the smallest to the largest rank."
     return Chart(
         name,
-        f"{title}, {len(frame)} ranks",
+        f"{title}, {len(frame):,} ranks",
         Mark.LINE,
         pd.concat(pieces, ignore_index=True),
         "percentile",
@@ -62,7 +62,7 @@ def by_rank(  # noqa: PLR0913  what a chart is made of
         x_label="percentile of ranks",
         x_unit=Unit.COUNT,
         y_unit=unit,
-        caption=text,
+        caption=f"{caption} {over}",
     )
 
 
@@ -136,7 +136,7 @@ def ranks_note(table: str, frame: pd.DataFrame, there: int, which: str) -> Itera
     """Say that a table holds only some of the ranks, if so; `which` says which ones."""
     shown = frame["rank"].nunique()
     if shown < there:
-        yield f"The table {table} holds {shown} of {there} ranks: {which}."
+        yield f"The table {table} holds {shown:,} of {there:,} ranks: {which}."
 
 
 def cut_note(table: str, sizes: pd.Series[int], most: int, which: str) -> list[str]:

@@ -83,7 +83,7 @@ def _steps(steps: Any) -> str:
 def _devices(devices: Any) -> list[str]:
     if not isinstance(devices, Mapping):
         return []
-    return [f"{count} × {name}" if count != 1 else str(name) for name, count in list(devices.items())[:3]]
+    return [f"{count:,} × {name}" if count != 1 else str(name) for name, count in list(devices.items())[:3]]
 
 
 def entries(report: Report) -> list[Entry]:

@@ -17,7 +17,7 @@ SECTION = "findings"  # Name of the section that is shown as cards, and nowhere 
 _TOO_LITTLE = "too little by itself"  # Outcome of a rule that found something which is not worth a finding.
 _ID = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ID = 80
-_MOST_NUMBERS = 20  # Ranks or steps, or runs of them, in a sentence.
+_MOST_NUMBERS, _FIRST_NUMBERS = 20, 5  # Ranks or steps, or runs of them, in a sentence; of more only these.
 _MOST_PLACES = 5
 _PLACES = (
     "Where to look: times count from the run's first event. Perfetto (ui.perfetto.dev) opens the trace file of each "
@@ -188,12 +188,12 @@ def _share(share: float | None) -> str:
 
 def where(finding: Finding) -> str:
     """Return on which ranks and in which steps, if not on all and not in the title anyway."""
-    said = (_numbered("rank", finding.ranks), _numbered("step", finding.steps))
-    return ", ".join(each for each in said if each and not re.search(rf"\b{each}\b", finding.title, re.IGNORECASE))
+    said = filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps)))
+    return ", ".join(each for each in said if not re.search(rf"\b{re.escape(each)}\b", finding.title, re.IGNORECASE))
 
 
 def _numbered(what: str, numbers: Collection[int]) -> str:
-    """Return `rank 3` or `ranks 0 to 6, 9`."""
+    """Return `rank 3` or `ranks 0 to 6, 9`; of very many runs how many numbers they are, and the first."""
     runs = list[list[int]]()
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][-1] + 1:
@@ -205,8 +205,10 @@ def _numbered(what: str, numbers: Collection[int]) -> str:
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > _FEW else [str(number) for number in run]
     if not parts:
         return ""
-    more = f" and {len(parts) - _MOST_NUMBERS} more" if len(parts) > _MOST_NUMBERS else ""
-    return f"{what}{'s' if len(set(numbers)) > 1 else ''} {', '.join(parts[:_MOST_NUMBERS])}{more}"
+    count = len(set(numbers))
+    if len(parts) > _MOST_NUMBERS:
+        return f"{count:,} {what}s ({', '.join(parts[:_FIRST_NUMBERS])}, …)"
+    return f"{what}{'s' if count > 1 else ''} {', '.join(parts)}"
 
 
 def place(span: Span) -> str:

@@ -75,7 +75,7 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
     steps = sorted({step for each in ranks for step in each.steps})
     start = min((each.start_ns for each in ranks if each.start_ns is not None), default=0)
     named = _named(ranks)
-    files = [_file(r, name, size) for r in named for name, size in r.files]
+    files = sorted((_file(r, name, size) for r in named for name, size in r.files), key=lambda each: "note" not in each)
     num_files = sum(len(each.files) for each in ranks)
     meta: dict[str, Any] = {
         "ranks": [
@@ -92,7 +92,9 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
         "recorded_ns": max((each.recorded_ns for each in ranks), default=0),
         "software": _common([each.software for each in ranks]) or {},
         "capture": _common([each.capture for each in ranks]) or {},
-        "files": files[:_MOST_LISTED],
+        "files": sorted(
+            sorted(files, key=lambda each: "note" not in each)[:_MOST_LISTED], key=lambda each: each["rank"]
+        ),
         "left_out": [{"name": name, "reason": reason} for name, reason in left_out[:_MOST_LEFT_OUT]],
     }
     if num_files > _MOST_LISTED:

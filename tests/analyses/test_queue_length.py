@@ -223,7 +223,7 @@ def test_of_very_many_ranks_those_with_the_longest_full_queues():
     combined = analysis.combine({"streams": streams, "points": points}, Job((0,), BASE_NS, has_steps=False))
     assert set(range(6001)) - set(combined["streams"]["rank"]) == {5}
     assert list(analysis.notes(combined)) == [
-        "The table by stream holds 6000 of 6001 ranks: those whose queues are full the longest."
+        "The table by stream holds 6,000 of 6,001 ranks: those whose queues are full the longest."
     ]
 
 
