@@ -10,6 +10,8 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import TraceAnalysis, analyze, render
+from htareport.analyses.step_time import StepTime
+from htareport.analyses.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError
 from htareport.render.comment import comment
 from htareport.report import Report
@@ -128,3 +130,21 @@ def test_the_command_line(cli, folder):
     assert ran.status == 0
     assert "rank 1 is salvaged" in ran.err
     assert cli("validate", folder).status == 4
+
+
+def test_a_rank_that_is_cut_is_not_blamed(tmp_path):
+    """What is there of it takes most time of its own; nobody waits for it, and the verdict names another."""
+    for rank in range(3):
+        trace = TraceBuilder(rank, 3)
+        for step in range(8):
+            at, own = 1000 * step, 600 if rank == 2 else 500
+            trace.step(step, at, 1000).kernel("gemm", at, own, launch=(at, 1))
+            if rank or step < 4:
+                trace.collective("ncclDevKernel_AllReduce", "allreduce", at + own, 900 - own, launch=(at + 2, 1))
+        trace.write(tmp_path / f"{rank}.json")
+    (tmp_path / "0.json").write_bytes((tmp_path / "0.json").read_bytes()[:-200])
+    report = analyze(tmp_path, analyses=[TemporalBreakdown(), StepTime()], salvage=True)
+    assert [each["rank"] for each in report.meta["ranks"]] == [0, 1, 2]
+    late = report["temporal_breakdown"].fact("late_rank")
+    assert late is None or late.value == 2
+    assert "rank 0," not in report.verdict
