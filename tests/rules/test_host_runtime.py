@@ -86,3 +86,10 @@ def test_slow_launches(findings):
 
 def test_usual_launches(saved):
     assert saved(RULES, launched(7)) == {}
+
+
+def test_copies_that_take_long_to_call_are_no_slow_launches(saved):
+    trace = TraceBuilder().step(1, 0, 1000)
+    for begin in range(0, 1000, 100):
+        trace.memcpy("HtoD (Pageable -> Device)", begin + 50, 50, launch=(begin, 50))
+    assert saved(RULES, trace) == {}
