@@ -69,7 +69,9 @@ class Straggler(Rule):
             found,
             f"{_ranks(skew.named)} the others for {costs} {found.per}",
             evidence=" ".join(_evidence(skew, rank, found) for rank in named),
-            advice=f"Most likely {_BRIEFLY[cause.cause]}; N5 says more." if cause else _UNEXPLAINED,
+            advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
+            if cause
+            else _UNEXPLAINED,
             assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
             "nothing, and is not counted.",
             verify="*Holds up* under *Stragglers* goes down.",
@@ -78,6 +80,7 @@ class Straggler(Rule):
         )
 
 
+_LATE = "Rank {} is late because"  # How the title of a cause begins.
 _UNEXPLAINED = (
     "Its kernels, launches, input and copies take no longer than those of the others. Compare its host: how the "
     "process is bound to cores and memory (`numactl`), the network card (`nvidia-smi topo -m`, `amd-smi topology`), "
@@ -165,7 +168,7 @@ class StragglerCause(Rule):
         ]
         return self.finding(
             found,
-            f"Rank {rank} is late because {_reason(cause, found)}",
+            f"{_LATE.format(rank)} {_reason(cause, found)}",
             severity=severity_of(share),
             evidence=" ".join(evidence),
             advice=_advice(cause),

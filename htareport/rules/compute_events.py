@@ -95,7 +95,7 @@ class Events:
             count, time = sums.get(name, (0.0, 0.0))
             sums[name] = count + counts[code] / self.rank.num_steps, time + times[code] / self.rank.num_steps
         most = sorted(sums, key=lambda name: (-sums[name][1], name))[:_SHOWN]
-        return [(name, *sums[name]) for name in most]
+        return [(name, *sums[name]) for name in most if round(sums[name][1])]
 
 
 @kept

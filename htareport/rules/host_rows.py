@@ -106,7 +106,7 @@ def in_front(rank: Rank, chosen: NDArray[np.bool_]) -> Sets:
 
 def graphed(rank: Rank, launch: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of these rows of launches, of which -1 is none, replay a graph."""
-    found: NDArray[np.bool_] = np.append(rank.trace.launches["graph"].to_numpy(), False)[launch]  # noqa: FBT003  of -1
+    found: NDArray[np.bool_] = np.append(rank.trace.launches["graph"].to_numpy(), False)[launch]
     return found
 
 

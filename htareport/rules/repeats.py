@@ -29,8 +29,9 @@ _FEWEST_STEPS = 3
 class Repeats:
     """How many steps launch the same work: the same kernels on the same streams in the same order.
 
-    What graphs replay already is left out of all of it. `equal` of `steps` steps do; `events` is how much work that is in each. `blockers` stand between the first and the
-    last launch of steps, and how often in all: calls that a capture does not allow, by the operator around them.
+    What graphs replay already is left out of all of it. `equal` of `steps` steps do; `events` is how much work that is
+    in each. `blockers` stand between the first and the last launch of steps, and how often in all: calls that a capture
+    does not allow, by the operator around them.
     `region` is from the first launch of each step to the end of its last work, ns.
     """
 
