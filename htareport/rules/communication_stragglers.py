@@ -17,6 +17,7 @@ from htareport.trace import Capability
 from htareport.trace.idle import Cause
 from htareport.trace.steps import OUTSIDE
 from htareport.trace.window import listed as numbers
+from htareport.units import counted
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_NAMED = 5, 3
@@ -224,9 +225,8 @@ def _details(cause: Difference, found: Found) -> str:
         return "All kinds of kernels are slower alike."
     if cause.cause in {SLOWER, MORE}:
         name, more, count, usual = n["slowest" if cause.cause == SLOWER else "further"]
-        return (
-            f"Most of it is `{short(name)}`: {found.time(more)} more in {count:,.3g} calls (the others {usual:,.3g})."
-        )
+        calls = f"{counted(count, 'call')} (the others {usual:,.3g})"
+        return f"Most of it is `{short(name)}`: {found.time(more)} more in {calls}."
     names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
     return f"It fills idle time with {', '.join(names)}." if names else ""
 

@@ -15,6 +15,7 @@ from htareport.rules.host_rows import IDLE, coded, during, in_front, late, names
 from htareport.rules.rank import Rank, Sets, common, joined, minus, total
 from htareport.trace import Capability, classify
 from htareport.trace.idle import Cause
+from htareport.units import counted
 
 _LOADS = re.compile(
     r"^(?:cu|hip)(?:Module|Library)(?:Load|Get)|(?:Lazy Function|Module) Loading|Driver Compiler|hiprtc|nvrtc"
@@ -148,7 +149,7 @@ class Recompilation(Rule):
             if n[name]
         ]
         if n["steps"] > 1:
-            said.append(f"something is compiled in {n['steps']} steps")
+            said.append(f"something is compiled in {counted(n['steps'], 'step')}")
         if n["regions"]:
             said.append(f"compiled more than once: {', '.join(f'`{name}`' for name in n['regions'])}")
         words = "; ".join(said)
@@ -210,7 +211,7 @@ class GarbageCollection(Rule):
         return self.finding(
             found,
             f"Garbage collection leaves the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=f"{n['pauses']} collections were recorded, the longest of {found.time(n['longest'])}.",
+            evidence=f"{counted(n['pauses'], 'collection')} recorded, the longest of {found.time(n['longest'])}.",
             advice="Freeze what stays, and collect at the same step on all ranks, every so many steps.",
             assumption="Garbage is collected when the device has work queued.",
             verify="No `Python GC` within the steps.",
