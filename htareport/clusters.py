@@ -32,7 +32,7 @@ def dask_executor(address: str, processes: int = 1) -> Iterator[Executor]:
     with contextlib.ExitStack() as stack:
         if not log.isEnabledFor(logging.INFO):
             _silence(distributed, stack)
-        where = address or stack.enter_context(_local(distributed, processes))
+        where = address or _local(distributed, processes, stack)
         client = stack.enter_context(_client(distributed, where))
         _check_versions(client.run(_version_finder(), on_error="ignore"))
         executor: Executor = client.get_executor(pure=False)  # What was read before may have changed.
@@ -50,17 +50,20 @@ def _silence(distributed: Any, stack: contextlib.ExitStack) -> None:
         stack.enter_context(distributed.utils.silence_logging_cmgr(logging.CRITICAL, root=name))
 
 
-def _local(distributed: Any, processes: int) -> Any:
+def _local(distributed: Any, processes: int, stack: contextlib.ExitStack) -> Any:
+    """Start a cluster, which the stack closes even where Ctrl-C came meanwhile: dask would do so later, and aloud."""
     log.info("starting a dask cluster of %d processes", processes)
     resource_tracker.ensure_running()  # Whoever starts it hears Ctrl-C from then on.
     with interrupts_held():  # Which dask's own threads and processes inherit: the first Ctrl-C is ours to answer.
-        return distributed.LocalCluster(
-            n_workers=processes,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            silence_logs=logging.CRITICAL,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # Else it would be open to the network.
+        return stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=processes,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                silence_logs=logging.CRITICAL,
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # Else it would be open to the network.
+            )
         )
 
 

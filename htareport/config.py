@@ -61,6 +61,8 @@ def report_options(given: Mapping[str, Any], config: str | None = None) -> Repor
     from_file = ReportOptions() if config is None else _load(config)
     values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in given.items()}
     settings = _with_amounts(values)
+    if values.get("no_cache") and "cache" in values:
+        raise UsageError("--cache, --no-cache: one says where to keep what was read, the other to keep nothing")
     if "cache" in values:  # Which a file's no_cache shall not undo.
         from_file = replace(from_file, no_cache=False)
     for name, options in from_file.set.items():

@@ -79,6 +79,12 @@ def text(value: Any, unit: Unit) -> str:
     return _quantity(finite, value, unit).replace("-", MINUS)
 
 
+def counted(count: float, word: str, plural: str = "") -> str:
+    """A number of things as text: 1 call, 2.5 calls, 1,204 calls."""
+    shown = text(count, Unit.COUNT)
+    return f"{shown} {word if shown == '1' else plural or f'{word}s'}"
+
+
 def _quantity(finite: float, value: Any, unit: Unit) -> str:
     if unit.is_id:
         name = f"{int(value)}" if finite.is_integer() else f"{finite:g}"

@@ -26,7 +26,7 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "findings": set(),
     "devices": set(),
     "report": {"algorithms", "codec", "errors", "findings", "saved"},
-    "trace": {"algorithms", "errors", "locations"},
+    "trace": {"algorithms", "errors", "locations", "report", "units"},  # Words of warnings.
     "units": {"report"},
     "configurable": {"errors"},
     "analyses": MODEL | {"configurable"},

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builder import TraceBuilder
@@ -166,3 +169,22 @@ def test_a_cluster_of_this_machine(cli, folder):
     ran = cli("report", "run", "-o", "r.json", "--only", "temporal_breakdown", "--executor", "dask://", "-j", "1")
     assert ran.status == 0, ran.err
     assert (folder.parent / "r.json").read_bytes() == analyze(folder, analyses=[TemporalBreakdown()]).to_json()
+
+
+def test_ctrl_c_while_a_cluster_starts():
+    """It is closed at once, while dask's log is still silenced, and not by dask at the end of the program."""
+    done = []
+
+    class Cluster:
+        def __init__(self, **_):
+            signal.raise_signal(signal.SIGINT)
+
+        def __enter__(self):
+            done.append("entered")
+
+        def __exit__(self, *_):
+            done.append("closed")
+
+    with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
+        clusters._local(SimpleNamespace(LocalCluster=Cluster), 1, stack)
+    assert done == ["entered", "closed"]

@@ -16,7 +16,7 @@ from htareport.analyses.path_summary import BOUNDS, LABELS, Bound
 from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
-from htareport.units import text
+from htareport.units import counted, text
 
 _NS = Unit.NANOSECONDS
 _ON_PATH = 25  # Names, and edges, in the tables.
@@ -248,7 +248,8 @@ class CriticalPath(Analysis):
             late = text(row["path"] - row["window"], _NS)
             yield f"The device is behind the host: what the step launches ends {late} or more after the step does."
         if row["shifted"]:
-            yield f"{row['shifted']} device events start before their launch; here they start with it."
+            early = counted(row["shifted"], "device event starts", "device events start")
+            yield f"{early} before the launch; here with it."
         there = int(frames["size"]["ranks"].iloc[0])
         yield from ranks_note("by rank", ranks, there, "those with the longest paths")
 

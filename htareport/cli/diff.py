@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from htareport.cli.report import checked_gates, finish, options_of, side
+from htareport.cli.report import READERS, checked_gates, finish, options_of, side
 from htareport.errors import UsageError
 from htareport.locations import located, resolved
 
@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 def run(arguments: Namespace) -> int:
     """Write the report of the comparison; return the exit status."""
+    from htareport.trace.reports import is_saved_report
+
     options, given = options_of(arguments)
     gates = checked_gates(options, arguments.new, has_base=True)
     _refuse_overwriting((arguments.base, arguments.new), options.output)
+    sources = (arguments.base, arguments.new)
+    if not all(is_saved_report(located(source)) for source in sources if source):
+        given.difference_update(READERS)  # They are for the side that is read.
     untitled = dataclasses.replace(options, title="")  # The title is that of the comparison.
-    base, new = (side(source, untitled, given, quiet=arguments.quiet) for source in (arguments.base, arguments.new))
+    base, new = (side(source, untitled, given, quiet=arguments.quiet) for source in sources)
 
     from htareport.comparison import compare
 

@@ -33,7 +33,8 @@ _GIVEN = (
     "output", "title", "ranks", "steps", "only", "set", "jobs", "executor", "allow_partial", "paper", "require_pdf",
     "plotlyjs", "fail_on", "fail_on_inconclusive", *READING, *CACHING, *AMOUNTS,
 )  # fmt: skip
-_FOR_TRACES = ("ranks", "steps", "only", "set", *READING, *AMOUNTS)
+READERS = ("jobs", "executor")  # Who reads traces.
+_FOR_TRACES = ("ranks", "steps", "only", "set", *READERS, *READING, *AMOUNTS)
 
 
 def run(arguments: Namespace) -> int:

@@ -21,6 +21,8 @@ from htareport.render import base91
 
 _PACKAGED = Path("package_data", "plotly.min.js")
 _VERSION = re.compile(r"plotly\.js(?: \([^)]{0,40}\))? v([\w.+-]{1,40})")
+_MOST_BEFORE = 2000  # Characters before the version.
+_GLOBAL = re.compile(r"\bPlotly\s*=[^=]")
 _STYLE_ID = re.compile(
     r"""getElementById\(["']([0-9a-f]{32,64})["']\)\)\s*\{var \w+=document\.createElement\(.style.\)"""
 )
@@ -43,7 +45,12 @@ class Bundle:
 
 
 def prepare(plotlyjs: str | Path | None = None) -> None:
-    """Start reading and compressing plotly.js in the background. Costs nothing the second time."""
+    """Start reading and compressing plotly.js in the background. Costs nothing the second time.
+
+    UsageError for a file that is not plotly.js, at once: what is written with it comes long after.
+    """
+    if plotlyjs:
+        _read(str(plotlyjs))
     _start(plotlyjs)
 
 
@@ -76,6 +83,8 @@ def _read(where: str) -> str:
         text = Path(where).read_text(encoding="utf-8") if where else _installed()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--plotlyjs {where}: {error}") from error
+    if where and not (_VERSION.search(text[:_MOST_BEFORE]) or _GLOBAL.search(text)):
+        raise UsageError(f"--plotlyjs {where}: is no plotly.js: neither its version nor a global Plotly is in it")
     # The browser hashes what its parser makes of the text, and that turns these into plain newlines.
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -92,7 +101,7 @@ def _installed() -> str:
 
 
 def _packed(script: str) -> Bundle:
-    version = _VERSION.search(script[:2000])
+    version = _VERSION.search(script[:_MOST_BEFORE])
     style_ids = tuple(dict.fromkeys(_STYLE_ID.findall(script)))
     return Bundle(pack(script.encode()), csp_hash(script), version[1] if version else "", style_ids)
 

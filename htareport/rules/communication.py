@@ -102,7 +102,9 @@ class ExposedCommunication(Rule):
                 f"By kind, as far as compute waits: {', '.join(_group_words(group, found) for group in n['groups'])}."
             )
         if elsewhere > 0.01 * n["exposed"]:
-            said.append(f"Of that {found.time(elsewhere)} are due to late or slow ranks, which N3 to N7 speak of.")
+            said.append(
+                f"Of that {found.time(elsewhere)} are due to late or slow ranks, which have findings of their own."
+            )
         return said
 
     @staticmethod

@@ -18,6 +18,7 @@ from htareport.rules.compute_time import in_steps
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, common, total
 from htareport.trace import Capability
+from htareport.units import counted
 
 _MOST_CALLS = 2_000  # Of a group; the first, which are the same on every rank.
 _SHOWN = 8
@@ -114,8 +115,8 @@ class UnevenExchange(Rule):
         return self.finding(
             found,
             f"All-to-alls{group} are uneven: the fullest rank moves {most.ratio:.2g} times the mean",
-            evidence=f"{len(most.transfer):,} calls among {len(most.ranks)} ranks; of all elements arrive: {told} "
-            f"(even: {found.percent(1 / len(most.ranks))}).",
+            evidence=f"{counted(len(most.transfer), 'call')} among {len(most.ranks)} ranks; of all elements arrive: "
+            f"{told} (even: {found.percent(1 / len(most.ranks))}).",
             advice="Balance what is exchanged: a balancing loss or a capacity per expert, experts that are asked most "
             "on different ranks or copied; large and hot tables spread over ranks.",
             assumption="All ranks move the mean; a call then takes that much less.",

@@ -16,7 +16,6 @@ from htareport.rules.communication_sets import (
     SINGLE,
     awaited,
     compute,
-    counted,
     in_backward,
     is_of_layers,
     kernels,
@@ -28,7 +27,7 @@ from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, common, minus, total
 from htareport.trace import Capability
 from htareport.trace.kept import kept
-from htareport.units import text
+from htareport.units import counted, text
 
 _REDUCING = ("all_reduce", "reduce_scatter")
 _SINGLE = re.compile(r"_f32|[_<]float\b")

@@ -163,8 +163,3 @@ def first(some: Intervals, most: int) -> Intervals:
     end = np.minimum(some[:, 1], some[:, 0] + most - before)
     found: Intervals = np.column_stack((some[:, 0], end))[kept]
     return found
-
-
-def counted(count: float, word: str) -> str:
-    """A number of things, per step mostly: 1 collective, 2.5 collectives."""
-    return f"{count:,.3g} {word}{'' if count == 1 else 's'}"

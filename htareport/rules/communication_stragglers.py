@@ -17,6 +17,7 @@ from htareport.trace import Capability
 from htareport.trace.idle import Cause
 from htareport.trace.steps import OUTSIDE
 from htareport.trace.window import listed as numbers
+from htareport.units import counted
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_NAMED = 5, 3
@@ -69,7 +70,9 @@ class Straggler(Rule):
             found,
             f"{_ranks(skew.named)} the others for {costs} {found.per}",
             evidence=" ".join(_evidence(skew, rank, found) for rank in named),
-            advice=f"Most likely {_BRIEFLY[cause.cause]}; N5 says more." if cause else _UNEXPLAINED,
+            advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
+            if cause
+            else _UNEXPLAINED,
             assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
             "nothing, and is not counted.",
             verify="*Holds up* under *Stragglers* goes down.",
@@ -78,6 +81,7 @@ class Straggler(Rule):
         )
 
 
+_LATE = "Rank {} is late because"  # How the title of a cause begins.
 _UNEXPLAINED = (
     "Its kernels, launches, input and copies take no longer than those of the others. Compare its host: how the "
     "process is bound to cores and memory (`numactl`), the network card (`nvidia-smi topo -m`, `amd-smi topology`), "
@@ -171,7 +175,7 @@ class StragglerCause(Rule):
         ]
         return self.finding(
             found,
-            f"Rank {rank} is late because {_reason(cause, found)}",
+            f"{_LATE.format(rank)} {_reason(cause, found)}",
             severity=severity_of(share),
             evidence=" ".join(evidence),
             advice=_advice(cause),
@@ -227,9 +231,8 @@ def _details(cause: Difference, found: Found) -> str:
         return "All kinds of kernels are slower alike."
     if cause.cause in {SLOWER, MORE}:
         name, more, count, usual = n["slowest" if cause.cause == SLOWER else "further"]
-        return (
-            f"Most of it is `{short(name)}`: {found.time(more)} more in {count:,.3g} calls (the others {usual:,.3g})."
-        )
+        calls = f"{counted(count, 'call')} (the others {usual:,.3g})"
+        return f"Most of it is `{short(name)}`: {found.time(more)} more in {calls}."
     names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
     return f"It fills idle time with {', '.join(names)}." if names else ""
 

@@ -15,7 +15,6 @@ from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.communication_sets import (
     awaited,
     compute,
-    counted,
     is_of_layers,
     kernels,
     launched_in,
@@ -25,6 +24,7 @@ from htareport.rules.communication_sets import (
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Lane, Rank, Sets, common, minus
 from htareport.trace import Capability
+from htareport.units import counted
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _LIBRARY = re.compile(r"(?<![A-Za-z])(?:[nr]ccl|hccl)", re.IGNORECASE)

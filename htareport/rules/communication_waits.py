@@ -16,6 +16,7 @@ from htareport.rules.host_rows import of
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.trace.steps import OUTSIDE
+from htareport.units import counted
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_TOLD = 5, 3
@@ -163,8 +164,8 @@ class UnevenCompute(Rule):
             f"Compute is uneven: {found.time(times[least])} {found.per} on rank {least}, {found.time(times[most])} on "
             f"rank {most}",
             evidence=f"That is {found.percent((times[most] - times[least]) / mean)} of the mean, {found.time(mean)}. "
-            f"Rank {least} runs {kernels[least]:,.0f} kernels {found.per}, rank {most} {kernels[most]:,.0f}; ranks "
-            "with less wait for those with more in collectives.",
+            f"Rank {least} runs {counted(kernels[least], 'kernel')} {found.per}, rank {most} {kernels[most]:,.0f}; "
+            "ranks with less wait for those with more in collectives.",
             advice="Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, "
             "experts per rank.",
             assumption=f"Every rank computes for the mean; waits are part of {of(found)}.",

@@ -53,9 +53,9 @@ def _alike(rank: Rank) -> pd.DataFrame:
 
 
 def most(rank: Rank, events: pd.DataFrame, excess: NDArray[np.float64], count: int = 3) -> list[tuple[str, float]]:
-    """Names of the kernels of most excess, with that per step in ns."""
+    """Names of the kernels of most excess, with that per step in ns; those without any are left out."""
     sums = dict[str, float]()
     for code, time in zip(events["name"].tolist(), excess.tolist(), strict=True):
         name = short(rank.trace.loaded.strings[code])
         sums[name] = sums.get(name, 0.0) + time / rank.num_steps
-    return sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:count]
+    return [pair for pair in sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:count] if round(pair[1])]

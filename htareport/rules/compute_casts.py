@@ -20,6 +20,7 @@ from htareport.rules.compute_within import outside, times_of, within
 from htareport.rules.host_rows import names_of
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
+from htareport.units import counted
 
 _COPY = re.compile(r"^aten::copy_$")
 _CASTS = re.compile(r"^aten::(?:copy_|_to_copy|to|type_as|float|half|bfloat16|_autocast_to_\w+)$")
@@ -82,7 +83,7 @@ class Casts(Rule):
             found,
             f"Conversions between types take {found.time(n['time'])} {found.per}, {found.percent(n['share'])} of "
             "compute",
-            evidence=f"{n['calls']:,.4g} calls: {pairs}." + (f" They lie within {owners}." if owners else ""),
+            evidence=f"{counted(n['calls'], 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             advice=_WITHIN if main and not main.startswith("autograd::") else _ALONE,
             assumption="70 % of them go, or run within the work before or behind them." + held_up(found),
             verify="`aten::copy_` takes less time in *Kernels by operator*.",

@@ -16,6 +16,7 @@ from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_time import compute_time, in_steps, operators
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
+from htareport.units import counted
 
 _TYPES = {
     "double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool",
@@ -82,7 +83,7 @@ class Dominates(Rule):
             found,
             f"`{n['name']}` on {n['shapes']} is {found.percent(n['share'])} of all compute",
             severity=Severity.LOW,
-            evidence=f"{n['calls']:,.4g} calls take {found.time(n['time'])} {found.per}.",
+            evidence=f"{counted(n['calls'], 'call takes', 'calls take')} {found.time(n['time'])} {found.per}.",
             advice="Begin here: replay it alone with these shapes and types; try other sizes, layouts and libraries.",
             verify="Its share goes down in *Kernels by operator*.",
             snippet=n["snippet"],

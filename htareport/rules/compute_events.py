@@ -17,6 +17,7 @@ from htareport.rules.compute_groups import short
 from htareport.rules.compute_time import WORTH, asked, compute_time, in_steps, shortened, work
 from htareport.rules.rank import Rank
 from htareport.trace.kept import kept
+from htareport.units import counted
 
 _REACHED = 0.6  # Of the peak, by what is computed in another type.
 _MOVED = 0.8  # Of the bandwidth.
@@ -95,7 +96,7 @@ class Events:
             count, time = sums.get(name, (0.0, 0.0))
             sums[name] = count + counts[code] / self.rank.num_steps, time + times[code] / self.rank.num_steps
         most = sorted(sums, key=lambda name: (-sums[name][1], name))[:_SHOWN]
-        return [(name, *sums[name]) for name in most]
+        return [(name, *sums[name]) for name in most if round(sums[name][1])]
 
 
 @kept
@@ -125,5 +126,5 @@ def evidence_of(rank: Rank, mine: NDArray[np.bool_], left: NDArray[np.float64], 
 def listed(found: Found) -> str:
     """The kernels of most time, as words."""
     return ", ".join(
-        f"`{name}` {found.time(time)} in {count:,.4g} calls" for name, count, time in found.numbers["kernels"]
+        f"`{name}` {found.time(time)} in {counted(count, 'call')}" for name, count, time in found.numbers["kernels"]
     )

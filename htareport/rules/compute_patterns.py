@@ -18,6 +18,7 @@ from htareport.rules.compute_fusion import inputs_of
 from htareport.rules.compute_time import WORTH, asked, held_up, in_steps, operators, shortened, unknown_limits
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
+from htareport.units import counted
 
 _LETTERS = {
     "pow": "p", "mean": "m", "add": "a", "add_": "a", "rsqrt": "r", "mul": "x", "mul_": "x", "sub": "s", "sqrt": "q",
@@ -117,7 +118,9 @@ class Decomposed(Rule):
 
     def tell(self, found: Found) -> Finding | None:
         kinds = [(_PATTERNS[place], count, time) for place, count, time in found.numbers["kinds"]]
-        told = "; ".join(f"{pattern.name} {found.time(time)} in {count:,.4g} calls" for pattern, count, time in kinds)
+        told = "; ".join(
+            f"{pattern.name} {found.time(time)} in {counted(count, 'call')}" for pattern, count, time in kinds
+        )
         names = ", ".join(pattern.name for pattern, _, _ in kinds)
         return self.finding(
             found,

@@ -18,6 +18,7 @@ from htareport.rules.compute_groups import VECTOR, Group, groups, misalignment, 
 from htareport.rules.compute_time import WORTH, asked, compute_time, held_up, shortened, spread, unknown_limits, work
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
+from htareport.units import counted
 
 _OLD = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
 _DATA_CENTRE = (9, 10)  # Generations whose own instructions older kernels lack.
@@ -75,7 +76,7 @@ def _listed(found: Found) -> str:
     n = found.numbers
     each = (
         f"`{g['name']}` {g['shapes']} in {g['precision']}: {found.percent(g['roof'])} of its roof ({g['bound']} "
-        f"bound), {found.time(g['time'])} in {g['calls']:,.4g} calls {found.per}, kernel `{g['kernel']}`"
+        f"bound), {found.time(g['time'])} in {counted(g['calls'], 'call')} {found.per}, kernel `{g['kernel']}`"
         for g in n["groups"]
     )
     more = f"; {n['count'] - len(n['groups'])} more" if n["count"] > len(n["groups"]) else ""

@@ -174,8 +174,8 @@ class SlowedByCommunication(Rule):
             found,
             f"Collectives slow the compute beside them, by up to {found.time(found.most)} {found.per}",
             evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(found)} more "
-            f"per step. Overlap hides {found.time(n['hidden'])} of communication per step, so it is still worth it "
-            "unless that is less.",
+            f"per step. In return, overlap hides {found.time(n['hidden'])} of communication per step"
+            f"{', which is more than it costs' if n['hidden'] > found.most else ''}.",
             advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`), or move them "
             "over work that is bound by arithmetic rather than memory. Keep it only if the step gets shorter.",
             low_ns=0,

@@ -34,9 +34,9 @@ def outside(rank: Rank, rows: NDArray[np.int64], pattern: re.Pattern[str]) -> ND
 
 
 def times_of(rank: Rank, names: list[Any], durations: NDArray[np.int64], most: int = 3) -> list[tuple[Any, float]]:
-    """The names of most time, with that in ns per step."""
+    """The names of most time, with that in ns per step; those without any are left out."""
     sums = Counter[Any]()
     for name, time in zip(names, durations.tolist(), strict=True):
         sums[name] += time
     longest = sorted(sums.items(), key=lambda item: (-item[1], str(item[0])))[:most]
-    return [(name, time / rank.num_steps) for name, time in longest]
+    return [(name, time / rank.num_steps) for name, time in longest if round(time / rank.num_steps)]

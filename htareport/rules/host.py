@@ -9,10 +9,13 @@ import numpy as np
 from htareport.algorithms import intervals
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
-from htareport.rules.host_rows import IDLE, ON_HOST, frame_in, late, listed, of, per
+from htareport.rules.host_rows import IDLE, ON_HOST, frame_in, in_front, late, listed, of, per
 from htareport.rules.rank import Lane, Rank, Sets, common, minus, total
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
+
+_MORE = "`torch.compile`, CUDA graphs, fused optimizers, larger batches"
+_MORE_BY_GRAPHS = "graphs that hold more of the step, or several steps, and larger batches"  # It replays graphs.
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class HostBound(Rule):
             "late": share / idle,
             "names": rank.names(*ON_HOST),
             "nothing": total(rank.idle_by(Cause.NOTHING)),
+            "graphs": 2 * total(common(claim, in_front(rank, rank.trace.launches["graph"].to_numpy()))) > total(claim),
             "per": per(rank),
         }
         spans = rank.spans(claim)
@@ -68,11 +72,11 @@ class HostBound(Rule):
             evidence=f"It is idle for {found.percent(n['idle'])} of {of(found)}; in {found.percent(n['late'])} of that "
             f"time the next launch comes late. Meanwhile the host {' and '.join(runs)} {found.per}."
             f"{where}",
-            advice="Let the host launch more at once: `torch.compile`, CUDA graphs, fused optimizers, larger batches. "
+            advice=f"Let the host launch more at once: {_MORE_BY_GRAPHS if n['graphs'] else _MORE}. "
             "Where nothing is recorded it runs Python: take it out of the loop, or into another process.",
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
-            snippet='model = torch.compile(model, mode="reduce-overhead")',
+            snippet="" if n["graphs"] else 'model = torch.compile(model, mode="reduce-overhead")',
         )
 
 

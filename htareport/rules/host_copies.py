@@ -17,7 +17,7 @@ from htareport.rules.host_rows import late, per
 from htareport.rules.rank import Rank, Sets, common, joined, minus
 from htareport.trace import Capability
 from htareport.trace.classify import Kind
-from htareport.units import text
+from htareport.units import counted, text
 
 _SECTION = "memory_bandwidth"
 _LARGE = 1_000_000  # Bytes from which a copy shows what the link can do.
@@ -110,7 +110,7 @@ class PageableCopies(Rule):
         return self.finding(
             found,
             f"The GPU waits for copies from pageable memory: {size} {found.per} at {rate}",
-            evidence=f"{n['number'] / n['per']:,.3g} copies {found.per}, of which pageable memory costs "
+            evidence=f"{counted(n['number'] / n['per'], 'copy', 'copies')} {found.per}, of which pageable memory costs "
             f"{found.time(found.most)}.",
             advice="Let the loader pin its batches, and copy without waiting.",
             assumption=f"Pinned memory is copied at {better}, {source}.",

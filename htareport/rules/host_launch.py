@@ -9,8 +9,8 @@ import numpy as np
 from htareport.algorithms import intervals
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import DISPATCH, per, times
-from htareport.rules.rank import Rank, Sets, common, joined
+from htareport.rules.host_rows import DISPATCH, graphed, in_front, per, times
+from htareport.rules.rank import Rank, Sets, common, joined, minus
 from htareport.rules.repeats import Repeats, repeats_of
 from htareport.trace import Capability
 
@@ -27,7 +27,8 @@ class LaunchBound(Rule):
     ## When it speaks
     Idle time in front of compute kernels of less than `short` µs, in which the host dispatches and launches, takes at
     least `least` of the step. Gaps of more than `longest` µs don't count: no dispatch takes that long, so they have
-    another cause. The number of small kernels alone says nothing: half of a healthy step's are.
+    another cause. The number of small kernels alone says nothing: half of a healthy step's are. What a CUDA graph
+    replays already does not count.
 
     ## What it could save
     Those gaps, but for 1 µs per kernel. Where a CUDA graph could replay the step (H3), what that could save.
@@ -71,6 +72,7 @@ class LaunchBound(Rule):
             events = rank.events[lane]
             starts = events["ts"].to_numpy()
             is_short = ((events["kind"] == "compute") & (events["dur"] < 1000 * self.short)).to_numpy()
+            is_short = is_short & ~graphed(rank, events["launch"].to_numpy())
             idle = rank.idle.get(lane, intervals.EMPTY)
             place = np.searchsorted(starts, idle[:, 1])
             at = np.minimum(place, len(starts) - 1)
@@ -109,7 +111,8 @@ class GraphCandidate(Rule):
     ## When it speaks
     At least `equal` of the steps, three or more, launch the same kernels on the same streams in the same order, nothing
     between their first and last launch stands in the way of a capture (no synchronisation, no allocation from the
-    driver), and the host is late there for at least `least` of the step. Where H2 speaks, it is said there.
+    driver), and the host is late there for at least `least` of the step. What graphs replay already, and the idle time
+    before it, does not count. Where H2 speaks, it is said there.
 
     ## What it could save
     The idle time from the first launch to the last work of a step in which the host dispatches and launches, but for
@@ -153,10 +156,14 @@ class GraphCandidate(Rule):
 
 
 def replayable(rank: Rank, repeats: Repeats) -> Sets:
-    """Idle time in which the host dispatches what a graph would replay, without the first 10 µs of each step."""
+    """Idle time in which the host dispatches what a graph would replay, without the first 10 µs of each step.
+
+    Before what a graph replays already, the device waits for one launch, which another graph would not spare.
+    """
     inside = repeats.region + np.array([_REPLAY_NS, 0])
     inside = inside[inside[:, 1] > inside[:, 0]]
-    return common(rank.idle_by(*DISPATCH), dict.fromkeys(rank.lanes, inside))
+    single = minus(rank.idle_by(*DISPATCH), in_front(rank, rank.trace.launches["graph"].to_numpy()))
+    return common(single, dict.fromkeys(rank.lanes, inside))
 
 
 def _candidate(repeats: Repeats) -> str:

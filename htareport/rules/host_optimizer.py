@@ -15,6 +15,7 @@ from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.host_rows import IDLE, during, name_of, per, rows_named
 from htareport.rules.rank import Rank, Sets, joined
 from htareport.trace import Capability
+from htareport.units import counted
 
 _STEP = re.compile(r"^Optimizer\.step#")
 _ZERO_GRAD = re.compile(r"^Optimizer\.zero_grad#")
@@ -78,7 +79,7 @@ class UnfusedOptimizer(Rule):
         return self.finding(
             found,
             f"The GPU waits {found.time(found.most)} {found.per} while {optimizer} updates parameter by parameter",
-            evidence=f"`{n['name']}` launches {n['kernels'] / n['per']:,.0f} kernels {found.per}, of which "
+            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {found.per}, of which "
             f"{n['fused'] / n['per']:,.3g} work on many tensors.",
             advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
             "one. It is `foreach` by default since PyTorch 2.0.",

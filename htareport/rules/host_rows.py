@@ -94,6 +94,22 @@ def listed(names: Iterable[tuple[str, float]], found: Found, per: float) -> str:
     return ", ".join(f"`{short(name)}` {found.time(time / per)}" for name, time in names)
 
 
+def in_front(rank: Rank, chosen: NDArray[np.bool_]) -> Sets:
+    """Idle time right before device events that some launches started, chosen by their rows; not clipped to windows."""
+    found = Sets()
+    for lane, gaps in rank.gaps.items():
+        events = rank.events[lane]
+        launch = events["launch"].to_numpy()[np.searchsorted(events["ts"].to_numpy(), gaps[:, 1])]
+        found[lane] = gaps[(launch >= 0) & chosen[launch]] if len(chosen) else EMPTY
+    return found
+
+
+def graphed(rank: Rank, launch: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these rows of launches, of which -1 is none, replay a graph."""
+    found: NDArray[np.bool_] = np.append(rank.trace.launches["graph"].to_numpy(), False)[launch]
+    return found
+
+
 def times(names: Iterable[tuple[str, float]], per: float) -> str:
     """Names with how often they occur, per step."""
     return ", ".join(f"`{short(name)}` {count / per:.3g}×" for name, count in names)

@@ -11,10 +11,11 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import IDLE, coded, during, late, names_of, per, rows_named
+from htareport.rules.host_rows import IDLE, coded, during, in_front, late, names_of, per, rows_named
 from htareport.rules.rank import Rank, Sets, common, joined, minus, total
-from htareport.trace import Capability
+from htareport.trace import Capability, classify
 from htareport.trace.idle import Cause
+from htareport.units import counted
 
 _LOADS = re.compile(
     r"^(?:cu|hip)(?:Module|Library)(?:Load|Get)|(?:Lazy Function|Module) Loading|Driver Compiler|hiprtc|nvrtc"
@@ -148,7 +149,7 @@ class Recompilation(Rule):
             if n[name]
         ]
         if n["steps"] > 1:
-            said.append(f"something is compiled in {n['steps']} steps")
+            said.append(f"something is compiled in {counted(n['steps'], 'step')}")
         if n["regions"]:
             said.append(f"compiled more than once: {', '.join(f'`{name}`' for name in n['regions'])}")
         words = "; ".join(said)
@@ -210,7 +211,7 @@ class GarbageCollection(Rule):
         return self.finding(
             found,
             f"Garbage collection leaves the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=f"{n['pauses']} collections were recorded, the longest of {found.time(n['longest'])}.",
+            evidence=f"{counted(n['pauses'], 'collection')} recorded, the longest of {found.time(n['longest'])}.",
             advice="Freeze what stays, and collect at the same step on all ranks, every so many steps.",
             assumption="Garbage is collected when the device has work queued.",
             verify="No `Python GC` within the steps.",
@@ -221,11 +222,11 @@ class GarbageCollection(Rule):
 
 @dataclass(frozen=True)
 class SlowLaunches(Rule):
-    """Launch calls themselves are slow, although the device has nothing to do.
+    """Calls that launch a kernel are slow themselves, although the device has nothing to do.
 
     ## When it speaks
-    What launch calls take beyond `usual` µs each, while the device is idle, is at least `least` of the step. The first
-    launches of kernels (H11) don't count.
+    What launches of kernels take beyond `usual` µs each, while the device is idle, is at least `least` of the step.
+    The first launches of kernels (H11) don't count, nor do copies and launches of graphs, which take longer.
 
     ## What it could save
     What they take beyond `usual` µs.
@@ -246,15 +247,20 @@ class SlowLaunches(Rule):
     least: float = 0.02
 
     def look(self, rank: Rank) -> Evidence | None:
-        slow = minus(rank.idle_by(Cause.LAUNCHING), first_launches(rank))
+        calls = rank.trace.launches
+        is_kernel = np.array([classify.is_kernel_launch(str(name)) for name in calls["name"].cat.categories], np.bool_)
+        single = is_kernel[calls["name"].cat.codes.to_numpy()]
+        launching = common(rank.idle_by(Cause.LAUNCHING), in_front(rank, single))
+        slow = minus(launching, first_launches(rank))
         claim = Sets()
         for lane, mine in slow.items():
             begin = mine[:, 0] + round(1000 * self.usual)
             claim[lane] = intervals.union(begin, mine[:, 1])
         if rank.share(claim) < self.least:
             return None
-        calls = rank.trace.launches["dur"].to_numpy()[unique_sorted(rank.trace.device_events["launch"].to_numpy())[1:]]
-        middle, high = np.quantile(calls, (0.5, 0.95)).tolist() if len(calls) else (0.0, 0.0)
+        used = unique_sorted(rank.trace.device_events["launch"].to_numpy())
+        used = used[used >= 0]
+        middle, high = np.quantile(calls["dur"].to_numpy()[used[single[used]]], (0.5, 0.95)).tolist()
         return Evidence(claim, {"middle": middle, "high": high}, rank.spans(claim))
 
     def tell(self, found: Found) -> Finding:

@@ -50,6 +50,11 @@ def fullest(rank: Rank) -> Series | None:
     return max(known, key=fill, default=None)
 
 
+def trains(rank: Rank) -> bool:
+    """Whether there is a backward pass or an optimizer."""
+    return len(rows_named(rank, _BACKWARD)) > 0
+
+
 @dataclass(frozen=True)
 class NearCapacity(Rule):
     """The device's memory is nearly full.
@@ -79,9 +84,8 @@ class NearCapacity(Rule):
         each = fullest(rank)
         if each is None or not fill(each) > self.share:
             return None
-        trains = len(rows_named(rank, _BACKWARD)) > 0
         return Evidence(numbers={"device": each.device, "share": fill(each), "capacity": each.capacity,
-                                 "peak": int(each.allocated[each.within].max()), "trains": trains})  # fmt: skip
+                                 "peak": int(each.allocated[each.within].max()), "trains": trains(rank)})  # fmt: skip
 
     def tell(self, found: Found) -> Finding:
         rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))

@@ -16,10 +16,11 @@ from htareport.findings import Finding, Severity
 from htareport.rules.base import MEDIUM, Evidence, Family, Found, Rule
 from htareport.rules.compute_time import WORTH
 from htareport.rules.host_rows import during, of, per, rows_named
-from htareport.rules.memory import device_memory, fill, fullest, sized
+from htareport.rules.memory import device_memory, fill, fullest, sized, trains
 from htareport.rules.rank import Rank, total
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
+from htareport.units import counted
 
 _SECTION = "memory_timeline"
 _DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING)
@@ -63,8 +64,8 @@ class Headroom(Rule):
     all of it grew with the batch, and no more than `most`.
 
     ## What to do
-    A larger batch. The learning rate may have to follow; where the batch must stay as it is, let fewer devices do the
-    work, or gradients be accumulated over fewer, larger micro-batches.
+    A larger batch. In training the learning rate may have to follow; where the batch must stay as it is, let fewer
+    devices do the work, or gradients be accumulated over fewer, larger micro-batches.
 
     ## How to verify
     Samples per second rise (`--samples-per-step`), and the share of idle time goes down.
@@ -91,7 +92,8 @@ class Headroom(Rule):
         if saved < WORTH * rank.whole:
             return None
         numbers = {"device": each.device, "peak": peak, "capacity": each.capacity, "times": times,
-                   "idle": rank.share(idle), "saved": saved / per(rank)}  # fmt: skip
+                   "idle": rank.share(idle), "saved": saved / per(rank),
+                   "trains": trains(rank)}  # fmt: skip
         return Evidence(numbers=numbers, spans=rank.spans(idle))
 
     def tell(self, found: Found) -> Finding:
@@ -106,10 +108,15 @@ class Headroom(Rule):
             f"{of(found)} because the host dispatches. With the larger batch that is {found.time(n['saved'])} less "
             f"{found.per}, for as many samples as today.",
             advice=f"Raise the batch size by up to {n['times']:.2g} times, and adjust the learning rate. Where it must "
-            "stay, use fewer devices, or fewer and larger micro-batches.",
+            "stay, use fewer devices, or fewer and larger micro-batches."
+            if n["trains"]
+            else f"Raise the batch size by up to {n['times']:.2g} times: serve more requests together. Where there are "
+            "not as many, use fewer devices, or share this one.",
             assumption="Dispatch takes as long for a larger batch.",
             verify="Samples per second rise, and the share of idle time goes down.",
-            snippet=f"loader = DataLoader(dataset, batch_size=int({n['times']:.2g} * batch_size))",
+            snippet=f"loader = DataLoader(dataset, batch_size=int({n['times']:.2g} * batch_size))"
+            if n["trains"]
+            else "",
             severity=Severity.MEDIUM if found.step_ns and n["saved"] >= MEDIUM * found.step_ns else Severity.LOW,
             spans=evidence.spans,
         )
@@ -167,9 +174,9 @@ class Churn(Rule):
         return self.finding(
             found,
             f"The GPU waits {found.time(found.most)} {found.per} while memory is allocated again and again",
-            evidence=f"On rank {found.worst}, {n['device']}, {n['calls']:,.0f} allocations of {sized(n['turned'])} "
-            f"{found.per}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the host is in "
-            "`aten::empty` and its like.",
+            evidence=f"On rank {found.worst}, {n['device']}, {counted(n['calls'], 'allocation')} of "
+            f"{sized(n['turned'])} {found.per}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
+            "host is in `aten::empty` and its like.",
             advice="Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place "
             "or with `out=`, make buffers once.",
             assumption="The host does not allocate in that time.",

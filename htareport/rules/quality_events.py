@@ -12,6 +12,7 @@ from htareport.rules.rank import Rank
 from htareport.rules.recording import joined_words
 from htareport.trace import Capability
 from htareport.trace.links import UNLINKED
+from htareport.units import counted
 
 _SLACK_NS = 1_000
 _FEWEST = 10  # Of a name, to tell what is usual.
@@ -103,7 +104,10 @@ class ImpossibleTimes(Rule):
     def tell(self, found: Found) -> Finding:
         n, said = found.numbers, list[str]()
         if n["length"] >= self.share * n["whole"]:
-            said.append(f"{n['number']:,} events overlap others of their stream, by {found.time(n['length'])} in all")
+            said.append(
+                f"{counted(n['number'], 'event overlaps another', 'events overlap others')} of the same stream, by "
+                f"{found.time(n['length'])} in all"
+            )
         if n["longest"]:
             name, length, usual = n["longest"]
             said.append(f"one `{name}` takes {found.time(length)}, others {found.time(usual)}")

@@ -15,6 +15,7 @@ from htareport.rules.rank import Rank, total
 from htareport.rules.recording import profiler_call
 from htareport.trace import Capability
 from htareport.trace.classify import launching_calls
+from htareport.units import counted
 
 _BEGIN = re.compile(r"StreamBeginCapture")
 _END = re.compile(r"StreamEndCapture")
@@ -103,7 +104,7 @@ class WorkMissing(Rule):
             if n["may_capture"]:
                 said.append("streams may be captured meanwhile: then they start nothing, so record replays instead")
         if n["empty"]:
-            said.append(f"{n['empty']} steps have hardly any device events")
+            said.append(f"{counted(n['empty'], 'step has', 'steps have')} hardly any device events")
         if not said:
             said.append(
                 f"the device seems idle for {found.percent(n['idle'])} of {of(found)}, but the host is late in only "

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
-from htareport.rules.host_rows import name_of, operators_around, rows_named
+from htareport.rules.host_rows import graphed, name_of, operators_around, rows_named
 from htareport.rules.rank import Rank
 from htareport.trace.kept import kept
 
@@ -29,8 +29,9 @@ _FEWEST_STEPS = 3
 class Repeats:
     """How many steps launch the same work: the same kernels on the same streams in the same order.
 
-    `equal` of `steps` steps do; `events` is how much work that is in each. `blockers` stand between the first and the
-    last launch of steps, and how often in all: calls that a capture does not allow, by the operator around them.
+    What graphs replay already is left out of all of it. `equal` of `steps` steps do; `events` is how much work that is
+    in each. `blockers` stand between the first and the last launch of steps, and how often in all: calls that a capture
+    does not allow, by the operator around them.
     `region` is from the first launch of each step to the end of its last work, ns.
     """
 
@@ -55,7 +56,8 @@ def _repeats(rank: Rank) -> Repeats:
     trace = rank.trace
     whole = trace.steps[~trace.steps["number"].isin(trace.cut_steps)]
     events = trace.device_events[["name", "lane", "end", "launch", "step"]]
-    events = events[(events["launch"] >= 0) & events["step"].isin(whole["number"])]
+    mine = (events["launch"] >= 0) & ~graphed(rank, events["launch"].to_numpy()) & events["step"].isin(whole["number"])
+    events = events[mine]
     events = events.sort_values(["step", "launch"], kind="stable")
     numbers, first = np.unique(events["step"].to_numpy(), return_index=True)
     if not len(numbers):

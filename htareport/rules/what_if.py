@@ -16,6 +16,7 @@ from htareport.rules.base import Found, Rule
 from htareport.rules.communication_skew import matched
 from htareport.rules.looking import RankEvidence
 from htareport.rules.rank_moves import ONE_RANK, Moves
+from htareport.trace.window import listed
 
 _MOST_UNKNOWN = 0.1  # Of the step: waits for communication that is not followed.
 _LARGEST = 4_000_000  # Numbers in an array.
@@ -100,7 +101,8 @@ def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | s
     known = {rank: each for rank, each in moves.items() if isinstance(each, Moves)}
     if len(known) < len(moves):
         said = next(each for each in moves.values() if not isinstance(each, Moves))
-        return str(said) if not known else NOT_RECORDED
+        lacking = [rank for rank in moves if rank not in known]
+        return f"{NOT_RECORDED} ({_ranks(lacking)}: {said})" if known else str(said)
     steps = min((each.steps for each in known.values()), key=len)
     if any(each.steps[: len(steps)] != steps for each in known.values()):
         return NOT_ALIKE
@@ -113,7 +115,10 @@ def _joined(found: Matching, known: Mapping[int, Moves], number: int) -> WhatIf 
     told, lasts = _told(found, known, number)
     entries = _entries(found, told, _world(known))
     if not len(entries):
-        return NOT_MATCHED
+        there = set(told["rank"].tolist())
+        lacking = [rank for place, rank in enumerate(known) if place not in there]
+        has = "have" if len(lacking) > 1 else "has"
+        return f"{NOT_MATCHED}: {_ranks(lacking)} {has} none" if there and lacking else NOT_MATCHED
     ranks, offset = tuple(known), [found.clocks.offset.get(rank, 0) for rank in known]
     times = np.array([each.ends[number - 1] - each.begin for each in known.values()])
     waits = [np.bincount(some["rank"], some["stall"], len(known)) for some in (told, entries)]
@@ -126,6 +131,10 @@ def _joined(found: Matching, known: Mapping[int, Moves], number: int) -> WhatIf 
     on_stream, slack, queued = (entries[name].to_numpy(np.int64) for name in ("on_stream", "slack", "queued"))
     calls = Calls.of(collective, rank, (arrival, finish), stall, Stream(on_stream, slack, queued))
     return WhatIf(ranks, tuple(known.values()), calls, entries, end, tuple(lasts), number)
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
 def _points(ready: Ints, end: Ints, moves: Moves) -> Ints:

@@ -27,15 +27,13 @@ from htareport.errors import TraceFileError, printable
 from htareport.locations import is_remote, reading, size_of
 from htareport.trace import cut_zip
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
-from htareport.trace.unpack import COMPRESSED, READ, DamagedDataError, Readable, Reread, begin_of, unpacked
+from htareport.trace.unpack import READ, DamagedDataError, Readable, Reread, archive_kind, unpacked
 
-_ZIP = b"PK\x03\x04"
 NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it gives to a file"
 MOST_UNPACKED = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
 MOST_TIMES = 200  # Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
 _PIECE = 1 << 14
 _ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)\b", re.IGNORECASE)  # Behind URLs, where to ask of each folder takes its time.
-_TAR_MAGIC = slice(257, 262)
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
 _DAMAGED = (
@@ -69,7 +67,7 @@ def archive_members(
     found = list[Path]()
     try:
         with open_regular(path) as file:
-            kind = _archive_kind(file.read(READ))
+            kind = archive_kind(file.read(READ))
         if not kind:
             return None
         found.extend(path / _clean(name) for name in _names(path, kind, options.max_bytes, warn))
@@ -144,16 +142,6 @@ def _limited(content: Iterator[bytes], on_disk: Path, most: int | None) -> Itera
         yield block
 
 
-def _archive_kind(start: bytes) -> str:
-    """Tell by its first bytes whether a file is a `zip`, a `tar`, a compressed one (`tar+`), or no archive."""
-    if start.startswith(_ZIP):
-        return "zip"
-    if start[_TAR_MAGIC] == b"ustar":
-        return "tar"
-    is_packed = start.startswith(COMPRESSED)
-    return "tar+" if is_packed and begin_of(start, _TAR_MAGIC.stop)[_TAR_MAGIC] == b"ustar" else ""
-
-
 def _clean(member: str) -> str:
     """Return the name of a member as a path below its archive: `./rank0.json` and `/rank0.json` are `rank0.json`."""
     return posixpath.normpath("/" + member).lstrip("/")
@@ -170,7 +158,7 @@ def _opened(path: Path, most: int | None, on_disk: Path) -> Iterator[Readable]:
             yield inner
         return
     with open_regular(path) as raw:
-        kind = _archive_kind(raw.read(READ))
+        kind = archive_kind(raw.read(READ))
         if not kind:
             raw.seek(0)
             yield raw
@@ -186,7 +174,7 @@ def _opened(path: Path, most: int | None, on_disk: Path) -> Iterator[Readable]:
 def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
     """A file inside an archive, decompressed as it is read."""
     with open_regular(archive) as peek:
-        kind = _archive_kind(peek.read(READ))
+        kind = archive_kind(peek.read(READ))
     try:
         if kind == "zip":
             content = Reread(_limited(_unzipped(archive, name), archive, most))
@@ -302,6 +290,6 @@ def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[_Tar, Reread
         with file or nullcontext(), _Tar.open(None if file else path, "r:", file) as tar:
             yield tar, Reread(iter(()))
         return
-    content = Reread(_limited(unpacked(partial(open_regular, path)), path, most))
+    content = Reread(_limited(unpacked(partial(open_regular, path), of="the tar"), path, most))
     with _Tar.open(fileobj=cast("Any", content), mode="r|") as tar:
         yield tar, content

@@ -21,7 +21,9 @@ from htareport.trace.decode import Reader
 from htareport.trace.load import read_file
 from htareport.trace.oddities import oddities
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
+from htareport.trace.repair import singular
 from htareport.trace.rows import Columns, Rows
+from htareport.units import counted
 
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
@@ -117,12 +119,14 @@ class _File:
         self.capture.set_aside = self._set_times_straight()
         self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
         slips = sorted(self.capture.slips.items())
-        self._warn("repaired", [f"{slip.count} {what} ({slip.place})" for what, slip in slips])
+        self._warn("repaired", [f"{counted(slip.count, singular(what), what)} ({slip.place})" for what, slip in slips])
         odd = oddities(self.rows.tables, self.capture.meta, reader.like_device, has_memory=bool(self.memory))
         self.warnings += [f"{self.capture.name}: {text}" for text in odd]
         if reason := metadata.salvage_of_copy(self.capture.meta):
             self._warn("a copy of what was salvaged of a file", [reason])
-        aside = [f"{count} {kind} events {why}" for (kind, why), count in sorted(self.capture.set_aside.items())]
+        aside = [
+            f"{counted(count, f'{kind} event')} {why}" for (kind, why), count in sorted(self.capture.set_aside.items())
+        ]
         self._warn("events with impossible times set aside", aside)
 
     def _warn(self, what: str, texts: list[str]) -> None:
@@ -175,7 +179,7 @@ class _File:
         first_start = min((int(each.min()) for each in starts if len(each)), default=0)
         for category, columns in tables.items():
             faults = {
-                "ending before they start": columns["dur"] < 0,
+                "ending before the start": columns["dur"] < 0,
                 "longer than seven days": columns["dur"] > _WEEK_NS,
                 "at time 0": (columns["ts"] == 0) & (first_start > _HOUR_NS),
             }

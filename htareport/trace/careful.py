@@ -65,7 +65,7 @@ class Salvaged:
     all_bytes: int  # As far as the content could be read.
 
     def __str__(self) -> str:
-        within = f"within the first {self.kept_bytes:,} of {self.all_bytes:,} bytes"
+        within = f"within the first {self.kept_bytes:,} of {self.all_bytes:,} bytes of JSON"
         return f"{self.reason}; {self.events:,} complete events are kept, {within}; what is missing may be of any time"
 
 

@@ -85,6 +85,11 @@ def is_graph_launch(name: str) -> bool:
     return "GraphLaunch" in name
 
 
+def is_kernel_launch(name: str) -> bool:
+    """Whether a runtime call of this name starts one kernel."""
+    return "Launch" in name and "LaunchHostFunc" not in name and not is_graph_launch(name)
+
+
 def step_number(name: str) -> int | None:
     """Return the N of a row named ProfilerStep#N."""
     match = _STEP.match(name)

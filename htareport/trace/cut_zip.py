@@ -90,7 +90,7 @@ def unzipped(file: IO[bytes], member: Member) -> Iterator[bytes]:
     if member.flags & _ENCRYPTED:
         raise DamagedDataError(f"damaged archive: {printable(member.name)} is encrypted")
     if member.method == zipfile.ZIP_DEFLATED:
-        content = inflated(packed, packed.read(READ), lambda _: Careful(-zlib.MAX_WBITS), kind="zip")
+        content = inflated(packed, packed.read(READ), lambda _: Careful(-zlib.MAX_WBITS), what=("zip", "the content"))
     elif member.method == zipfile.ZIP_STORED:
         content = _stored(packed, member)
     else:

@@ -18,7 +18,10 @@ from htareport.trace.metadata import plausible_rank
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.unpack import COMPRESSED
 
-_JSON_LIKE = re.compile(r"\.(?:json|gz|zst|zip|tar|tgz)$", re.IGNORECASE)
+_JSON_LIKE = re.compile(
+    r"\.(?:json|gz|zst|zip|tar|tgz|(?:json|tar)\.(?:bz2|xz|lz4)|tbz2?|txz)$",  # The last are named, and not read.
+    re.IGNORECASE,
+)
 _TRACE_NAME = re.compile(r"\.pt\.trace\.json", re.IGNORECASE)
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)", re.IGNORECASE)
 _TIME_STAMP_SUFFIX = re.compile(r"\.\d{10,}(?:\.pt)?\.trace\.json(?:\.\w+)?$")
@@ -231,7 +234,7 @@ def _something(result: Found, where: str, files: list[Path]) -> Found:
 
 
 def _nothing(where: str, files: list[Path], result: Found) -> str:
-    looked = "traces (JSON with traceEvents, plain or as .gz, .zst or .zip) were looked for"
+    looked = "traces (JSON with traceEvents, plain, as .gz or .zst, or in a .zip or .tar) were looked for"
     if not files:
         return f"{where}: {looked}, and no such file was found"
     reasons = [f"{name}: {reason}" for name, reason in (*result.unusable, *result.left_out)]

@@ -15,7 +15,7 @@ from htareport.trace.blocks import blocks
 from htareport.trace.metadata import copied_rank, is_copy, rank_of
 from htareport.trace.repair import mend
 from htareport.trace.split import CHUNK, CutShortError, Window, event_spans, find_events, no_events
-from htareport.trace.unpack import DamagedDataError
+from htareport.trace.unpack import READ, DamagedDataError, not_read
 
 _PHASE = re.compile(rb'"ph"\s*:')
 _REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(.*?)"schema_version"\s*:', re.DOTALL)
@@ -48,7 +48,7 @@ def read_header(file: Path, most: int | None) -> Header:
     if not window.more():
         raise damage[0] if damage else TraceFileError("the file is empty")
     if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        raise NotATraceError("not JSON")
+        raise NotATraceError(not_read(bytes(window.data[:READ])) or "not JSON")
     first = bytes(window.data)
     head = find_events(window)
     if head is None:

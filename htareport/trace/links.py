@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
+from htareport.report import Unit
+from htareport.units import counted, text
 
 UNLINKED = -1
 _FEW_LOST = 0.05  # Share of launches without device work that says nothing yet: fills of no bytes have none.
@@ -46,14 +48,14 @@ def launches_of(
 def link_warnings(events: pd.DataFrame, launches: pd.DataFrame, calls: int, lost: int) -> Iterator[str]:
     """What is odd about the launches of device events: of `calls` that start such work, `lost` have none."""
     if lost and not len(events):
-        yield f"GPU activity is missing: {lost} launches have no device event (the profiler probably lost its records)"
+        told = counted(lost, "launch has", "launches have")
+        yield f"GPU activity is missing: {told} no device event (the profiler probably lost its records)"
     elif lost > _FEW_LOST * calls:
         yield f"{lost} of {calls} launches have no device event in the trace"
     launch, starts = events["launch"].to_numpy(), launches["ts"].to_numpy()
     linked = launch != UNLINKED
     early = starts[launch[linked]] - events["ts"].to_numpy()[linked]
     if len(early) and early.max() > 0:
-        yield (
-            f"{int((early > 0).sum())} kernels start before their launch (by up to {early.max() / 1000:.3f} µs); "
-            "their launch delay counts as 0"
-        )
+        number, most = int((early > 0).sum()), text(int(early.max()), Unit.NANOSECONDS)
+        told = counted(number, "kernel starts before its launch", "kernels start before their launch")
+        yield f"{told} (by up to {most}); the launch delay counts as 0 there"

@@ -10,6 +10,7 @@ import numpy as np
 
 from htareport.errors import printable
 from htareport.trace.rows import Columns
+from htareport.units import counted
 
 _HOUR_NS = 3_600 * 10**9
 _AS_HOST = "they are taken for host rows, not for device work"
@@ -46,7 +47,8 @@ def _far(tables: Mapping[str, Columns]) -> Iterator[str]:
     limits = [0, *(np.flatnonzero(np.diff(starts) > _HOUR_NS) + 1).tolist(), len(starts)]
     sizes = np.diff(limits)
     if far := int(sizes.sum() - sizes.max()):
-        yield f"{far} events lie more than an hour from all others, and the time between counts as recorded"
+        told = counted(far, "event lies", "events lie")
+        yield f"{told} more than an hour from all others, and the time between counts as recorded"
 
 
 def _lost(meta: Mapping[str, Any]) -> Iterator[str]:
@@ -54,6 +56,6 @@ def _lost(meta: Mapping[str, Any]) -> Iterator[str]:
     lines = meta.get("INFO")
     log = "\n".join(map(str, lines)) if isinstance(lines, list) else ""
     if dropped := sum(map(int, _DROPPED.findall(log))):
-        yield f"the profiler dropped {dropped:,} records that lay outside of its window, as its own log says"
+        yield f"the profiler dropped {counted(dropped, 'record')} that lay outside of its window, as its own log says"
     if _STOPPED.search(log):
         yield "the profiler ran out of room for device records and stopped early, as its own log says"

@@ -32,7 +32,15 @@ _TO_MEND = re.compile(rb"[\\\x00-\x1f]")
 _BACKSLASHES, _SURROGATES, NUMBERS = "lone backslashes", "lone surrogates", "values that are no numbers"
 _QUOTES, _CONTROLS, _UTF8 = "stray quotes", "control characters", "bytes that are not UTF-8"
 _REPLACED = "\ufffd".encode()
+_ONE = {"backslashes": "backslash", "surrogates": "surrogate", "values that are no numbers": "value that is no number",
+        "quotes": "quote", "characters": "character", "bytes that are": "byte that is", "values": "value",
+        "commas": "comma", "keys": "key"}  # fmt: skip
 VALUES, COMMAS = "missing values", "stray or missing commas"
+
+
+def singular(what: str) -> str:
+    """Name one slip of a kind, of which the names are in the plural."""
+    return next((what.replace(many, one, 1) for many, one in _ONE.items() if many in what), what)
 
 
 def mend(text: bytes) -> tuple[bytes, Slips]:

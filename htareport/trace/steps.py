@@ -9,8 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
+from htareport.report import Unit
 from htareport.trace import classify
 from htareport.trace.capture import Loaded
+from htareport.units import counted, text
 
 OUTSIDE = -1
 
@@ -60,8 +62,9 @@ def _counted_on(number: NDArray[np.int64], capture: NDArray[np.int64]) -> NDArra
 def step_warnings(steps: pd.DataFrame) -> Iterator[str]:
     """Say where steps overlap, and where their numbers are not those of the files."""
     if overlaps := int((steps["shared"] > 0).sum()):
-        longest = steps["shared"].max() / 1000
-        yield f"{overlaps} steps go on when the next begins (by up to {longest:,.3f} µs); that time counts for the next"
+        longest = text(int(steps["shared"].max()), Unit.NANOSECONDS)
+        told = counted(overlaps, "step goes on", "steps go on")
+        yield f"{told} when the next begins (by up to {longest}); that time counts for the next"
     moved = steps[steps["number"] != steps["written"]]
     if len(moved):
         first = moved.iloc[0]

@@ -24,6 +24,9 @@ BLOCK = 1 << 20
 READ = 1 << 18
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 COMPRESSED = (_GZIP, _ZSTD)
+_ZIP, _TAR, _TAR_MAGIC = b"PK\x03\x04", b"ustar", slice(257, 262)
+_EMPTY_ZIP = b"PK\x05\x06"
+_NOT_READ = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf\x27\x1c": "7-Zip"}
 _WITH_GZIP_HEADER = 31
 _ZLIB_SAYS = "Error -3 while decompressing data: "
 
@@ -62,15 +65,18 @@ class Reread:
         return given
 
 
-def unpacked(opened: Callable[[], contextlib.AbstractContextManager[Readable]]) -> Iterator[bytes]:
+def unpacked(
+    opened: Callable[[], contextlib.AbstractContextManager[Readable]], of: str = "the content"
+) -> Iterator[bytes]:
     """Yield the content of a stream, which `opened` opens at its beginning, in blocks of about 1 MB.
 
-    DamagedDataError behind the last block if packed data end early or are damaged.
+    `of` is what that is, for the place of a damage. DamagedDataError behind the last block if packed data end early or
+    are damaged.
     """
     with opened() as file:
         start = file.read(READ)
         if start.startswith(_ZSTD):
-            yield from _unzstd(file, start)
+            yield from _unzstd(file, start, of=of)
             return
         if not start.startswith(_GZIP):
             while start:
@@ -79,7 +85,7 @@ def unpacked(opened: Callable[[], contextlib.AbstractContextManager[Readable]]) 
             return
         given = 0
         try:
-            for block in inflated(file, start, _inflate.decompressobj):
+            for block in inflated(file, start, _inflate.decompressobj, what=("gzip", of)):
                 given += len(block)
                 yield block
         except DamagedDataError:
@@ -87,7 +93,7 @@ def unpacked(opened: Callable[[], contextlib.AbstractContextManager[Readable]]) 
         else:
             return
     with opened() as file:  # What a decompressor held back when it failed is got by a slower one.
-        for block in inflated(file, file.read(READ), Careful):
+        for block in inflated(file, file.read(READ), Careful, what=("gzip", of)):
             if given < len(block):
                 yield block[given:]
             given = max(0, given - len(block))
@@ -101,6 +107,28 @@ def begin_of(start: bytes, size: int) -> bytes:
         return next(inflated(io.BytesIO(), start, _inflate.decompressobj, size), b"")
     except DamagedDataError:
         return b""
+
+
+def archive_kind(start: bytes) -> str:
+    """Tell by its first bytes whether a file is a `zip`, a `tar`, a compressed one (`tar+`), or no archive."""
+    if start.startswith(_ZIP):
+        return "zip"
+    if start[_TAR_MAGIC] == _TAR:
+        return "tar"
+    is_packed = start.startswith(COMPRESSED)
+    return "tar+" if is_packed and begin_of(start, _TAR_MAGIC.stop)[_TAR_MAGIC] == _TAR else ""
+
+
+def not_read(start: bytes) -> str:
+    """Say why something packed is not read, by how its content begins where all that is read is unpacked."""
+    if archive_kind(start):
+        return "an archive in an archive; unpack the outer one"
+    if start.startswith(_EMPTY_ZIP) or not start.strip(b"\0"):  # A tar without members is zeros.
+        return "an empty archive" if start.startswith(_EMPTY_ZIP) else "zeros where JSON begins, as in an empty tar"
+    if start.startswith(COMPRESSED):
+        return "packed twice; unpack it once"
+    packer = next((name for magic, name in _NOT_READ.items() if start.startswith(magic)), "")
+    return f"packed by {packer}, which is not read; gzip and zstd are" if packer else ""
 
 
 class Careful:
@@ -130,11 +158,15 @@ class Careful:
 
 
 def inflated(
-    file: Readable, data: bytes, make: Callable[[int], Any], size: int | None = None, kind: str = "gzip"
+    file: Readable,
+    data: bytes,
+    make: Callable[[int], Any],
+    size: int | None = None,
+    what: tuple[str, str] = ("gzip", "the content"),
 ) -> Iterator[bytes]:
     """Yield all members of a gzip stream, one after the other; zero bytes behind them are padding.
 
-    Its first bytes were read already. DamagedDataError, which names the kind of data, behind the last block.
+    Its first bytes were read already. DamagedDataError, which names `what` they are and hold, behind the last block.
     """
     given, decompressor = 0, make(_WITH_GZIP_HEADER)
     while True:
@@ -143,7 +175,7 @@ def inflated(
         except (_inflate.error, zlib.error) as error:
             reason = str(error).removeprefix(_ZLIB_SAYS)
             raise DamagedDataError(
-                f"the {kind} data are damaged behind byte {given} of the content: {reason}"
+                f"the {what[0]} data are damaged behind byte {given} of {what[1]}: {reason}"
             ) from error
         if out:
             given += len(out)
@@ -156,7 +188,7 @@ def inflated(
             continue
         data = decompressor.unconsumed_tail or file.read(READ)
         if not data and not out:
-            raise DamagedDataError(f"the {kind} data end early, at byte {given} of the content")
+            raise DamagedDataError(f"the {what[0]} data end early, at byte {given} of {what[1]}")
 
 
 def _behind_padding(file: Readable, data: bytes) -> bytes:
@@ -167,7 +199,7 @@ def _behind_padding(file: Readable, data: bytes) -> bytes:
     return data
 
 
-def _unzstd(file: Readable, start: bytes, size: int | None = None) -> Iterator[bytes]:
+def _unzstd(file: Readable, start: bytes, size: int | None = None, of: str = "the content") -> Iterator[bytes]:
     import zstandard  # noqa: PLC0415  few traces need it
 
     class Joined:
@@ -186,6 +218,6 @@ def _unzstd(file: Readable, start: bytes, size: int | None = None) -> Iterator[b
             given += len(out)
             yield out
     except zstandard.ZstdError as error:
-        raise DamagedDataError(f"the zstd data are damaged behind byte {given} of the content: {error}") from error
+        raise DamagedDataError(f"the zstd data are damaged behind byte {given} of {of}: {error}") from error
     if not given:
         raise DamagedDataError("the zstd data end early, or hold nothing")

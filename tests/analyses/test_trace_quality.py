@@ -45,7 +45,7 @@ def test_tables(folder):
     assert section.table("set_aside").to_numpy().tolist() == [
         row
         for name in captures
-        for row in ([1, name, "device", "at time 0", 2], [1, name, "host", "ending before they start", 1])
+        for row in ([1, name, "device", "at time 0", 2], [1, name, "host", "ending before the start", 1])
     ]
     (kept,) = section.table("salvaged").to_dict("records")
     size = (folder / "rank2.json").stat().st_size

@@ -52,7 +52,8 @@ def test_the_cache(tmp_path):
     options = _options(tmp_path, text)
     assert (options.cache, options.no_cache) == (Path("kept"), True)
     assert not _options(tmp_path, text, cache="other").no_cache
-    assert _options(tmp_path, text, cache="other", no_cache=True).no_cache
+    with pytest.raises(UsageError, match="--cache, --no-cache: "):
+        _options(tmp_path, text, cache="other", no_cache=True)
     (tmp_path / "file").touch()
     for wrong in ("", str(tmp_path / "file"), "x" * 300, "s3://bucket/kept"):
         with pytest.raises(UsageError, match="--cache: "):

@@ -601,3 +601,12 @@ def test_ctrl_c_while_workers_run(traces, tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted\n")
+
+
+def test_who_reads_is_asked_for_traces_only(cli, traces):
+    """A saved report is not read by processes or a cluster; in a comparison with traces they read these."""
+    assert cli("report", traces, "-o", "a.json", *ONE).status == 0
+    for asked in (["--executor", "dask://127.0.0.1:1"], ["-j", "2"], ["--ranks", "0"]):
+        assert "needs the traces, and a.json is a saved report" in cli("report", "a.json", *asked).err
+    assert "needs the traces" in cli("diff", "a.json", "a.json", "-j", "2").err
+    assert "needs the traces" not in cli("diff", "a.json", traces, "-j", "1", "-o", "b.json").err

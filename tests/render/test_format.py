@@ -8,6 +8,7 @@ import pytest
 
 from htareport.render import format as fmt
 from htareport.report import Unit
+from htareport.units import counted
 
 S = fmt.NNBSP
 
@@ -98,3 +99,10 @@ def test_log_ticks_go_by_powers():
         f"1{S}µs", f"10{S}µs", f"100{S}µs", f"1{S}ms",
     ]  # fmt: skip
     assert fmt.log_ticks(1024, 4096, Unit.BYTES)[0] == (1024.0, f"1{S}KiB")
+
+
+def test_counted():
+    assert [counted(number, "call") for number in (0, 1, 1.0, 0.5, 2.25, 1204)] == [
+        "0 calls", "1 call", "1 call", "0.5 calls", "2.25 calls", "1,204 calls",
+    ]  # fmt: skip
+    assert [counted(number, "copy has", "copies have") for number in (1, 2)] == ["1 copy has", "2 copies have"]

@@ -289,6 +289,9 @@ def test_another_bundle(tmp_path):
     assert len(made) < 500_000
     with pytest.raises(UsageError, match=r"missing\.js"):
         html(sample(), plotlyjs=tmp_path / "missing.js")
+    path.write_text("// A library that draws like Plotly.\nlet plots = Plotly == 3;")
+    with pytest.raises(UsageError, match=r"small\.js: is no plotly\.js"):
+        bundle.prepare(path)
 
 
 def test_bundle_is_packed_once():

@@ -28,13 +28,13 @@ def test_casts(findings):
     told = findings([Casts()], copying(100, [BF16, FLOAT], around="aten::linear"))["C17"]
     assert told.title == "Conversions between types take 100\u202fµs per step, 25.0\u202f% of compute"
     assert (told.saving_ns, told.low_ns) == (70_000, 35_000)
-    assert told.evidence == ("1 calls: float32 to bfloat16 100\u202fµs. They lie within `aten::linear` 100\u202fµs.")
+    assert told.evidence == ("1 call: float32 to bfloat16 100\u202fµs. They lie within `aten::linear` 100\u202fµs.")
     assert "autocast" in told.advice
 
 
 def test_casts_that_were_asked_for(findings):
     told = findings([Casts()], copying(100, [FLOAT, BF16], around="aten::_to_copy"))["C17"]
-    assert told.evidence == "1 calls: bfloat16 to float32 100\u202fµs."
+    assert told.evidence == "1 call: bfloat16 to float32 100\u202fµs."
     assert told.advice.startswith("Convert once")
 
 

@@ -57,13 +57,13 @@ def test_a_norm_with_weight_and_bias_is_one(findings):
     """The second half of a LayerNorm is that of an RMSNorm."""
     affine = (*LAYER_NORM, ("mul", 50, BIG), ("add", 50, BIG))
     told = findings([Decomposed()], written(affine, RMS_NORM))["C8"]
-    assert told.evidence.startswith("LayerNorm 320\u202fµs in 1 calls; RMSNorm 190\u202fµs in 1 calls per step")
+    assert told.evidence.startswith("LayerNorm 320\u202fµs in 1 call; RMSNorm 190\u202fµs in 1 call per step")
 
 
 def test_several(findings):
     told = findings([Decomposed()], written(RMS_NORM, ROTARY, RMS_NORM))["C8"]
     assert told.evidence == (
-        "RMSNorm 380\u202fµs in 2 calls; rotary embedding 200\u202fµs in 1 calls per step, each in several kernels "
+        "RMSNorm 380\u202fµs in 2 calls; rotary embedding 200\u202fµs in 1 call per step, each in several kernels "
         "that read and write whole tensors."
     )
     assert told.advice.startswith("Use `torch.nn.RMSNorm` (`F.rms_norm`); a fused rotary embedding")

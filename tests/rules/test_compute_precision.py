@@ -19,7 +19,7 @@ def test_tf32(findings):
     told = findings(RULES, Work().mm(200, kernel=SGEMM, dtype=FLOAT))
     assert list(told) == ["C3"]
     assert (told["C3"].saving_ns, told["C3"].low_ns) == (120_000, 60_000)
-    assert "100\u202f% of compute: `ampere_sgemm_128x64_nn` 200\u202fµs in 1 calls" in told["C3"].evidence
+    assert "100\u202f% of compute: `ampere_sgemm_128x64_nn` 200\u202fµs in 1 call" in told["C3"].evidence
     assert 'set_float32_matmul_precision("high")' in told["C3"].snippet
 
 

@@ -97,7 +97,7 @@ def test_slowed(findings):
     told = findings([SLOWED], overlapped(), TraceBuilder(1, 2).step(1, 0, 1000).kernel("gemm", 0, 10))["C14"]
     assert (told.saving_ns, told.low_ns, told.ranks) == (100_000, 0, (0,))
     assert "take 1.50 times as long beside collectives: `gemm` 100\u202fµs more per step" in told.evidence
-    assert "Overlap hides 280\u202fµs of communication per step" in told.evidence
+    assert "In return, overlap hides 280\u202fµs of communication per step, which is more" in told.evidence
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,13 @@ def test_what_a_copy_slows_is_not_compared(tell):
 
 def test_without_collectives(tell):
     assert not tell([SLOWED], TraceBuilder().kernel("gemm", 0, 10, launch=(0, 1))).tables
+
+
+def test_only_what_is_slowed_is_listed(findings):
+    """Others take as long beside the collective as without."""
+    trace = overlapped()
+    for number in range(10):
+        trace.kernel("other", 20 * number if number < 5 else 250 + 20 * number, 2, launch=(60 + number, "0.1"))
+    told = findings([SLOWED], trace, TraceBuilder(1, 2).step(1, 0, 1000).kernel("gemm", 0, 10))["C14"]
+    assert "beside collectives: `gemm`" in told.evidence
+    assert "`other`" not in told.evidence

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules import discover
+from htareport import rules
+from htareport.rules import discover, rule_classes
 from htareport.rules.base import Family
 from htareport.runner import analyze
 
@@ -79,3 +84,16 @@ def test_help(rule):
     assert [line for line in text.splitlines() if line.startswith("## ")] == list(HEADINGS)
     missing = [name for name in rule.options() if f"`{name}`" not in text]
     assert not missing
+
+
+CODES = re.compile(rf"\b(?:{'|'.join(sorted(rule_classes()))})\b")
+
+
+@pytest.mark.parametrize("file", sorted(Path(rules.__file__).parent.glob("*.py")), ids=lambda file: file.stem)
+def test_no_text_names_a_rule_by_its_code(file):
+    """Codes show only where a finding is opened, so texts name others by their words. Docstrings may: they explain."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    docs = {ast.get_docstring(each, clean=False) for each in ast.walk(tree)
+            if isinstance(each, ast.Module | ast.ClassDef | ast.FunctionDef)}  # fmt: skip
+    texts = {each.value for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    assert not [text for text in texts - docs if " " in text and CODES.search(text)]

@@ -80,3 +80,13 @@ def test_a_step_that_is_launched_in_time_leaves_nothing_between(saved):
     trace = TraceBuilder().step(1, 0, 1000).step(2, 1000, 1000)
     trace.kernel("a", 100, 1100, launch=(50, 5)).kernel("b", 1205, 600, launch=(1010, 5))
     assert saved([BetweenSteps(free=0)], trace) == {}
+
+
+def test_a_late_host_that_replays_graphs(findings):
+    """It is not told to use what it uses."""
+    trace = TraceBuilder().step(1, 0, 1000)
+    for begin in (0, 500):
+        trace.graph_launch(begin, 50, [("a", begin + 60, 100)])
+    told = findings([HostBound()], trace)["H1"]
+    assert "graphs that hold more of the step" in told.advice
+    assert not told.snippet

@@ -6,6 +6,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.rules.host_launch import GraphCandidate, LaunchBound
+from htareport.rules.host_runtime import SlowLaunches
 
 RULES = [LaunchBound(), GraphCandidate()]
 
@@ -80,3 +81,29 @@ def test_other_work_in_a_step(findings):
 
 def test_two_steps_prove_nothing(findings):
     assert findings([GraphCandidate()], steps(15, names="aa")) == {}
+
+
+def replays(trace, begin, kernels):
+    """A replay from 600 of a step on, 100 behind its launch of 50, which the device waits for."""
+    return trace.graph_launch(begin + 500, 50, [(name, begin + 600 + at, 5) for at, name in enumerate(kernels)])
+
+
+def test_a_step_that_is_one_graph(findings):
+    """The device waits for the launch of each replay and of no kernel: no other graph would spare it."""
+    trace = TraceBuilder()
+    for number in range(3):
+        replays(trace.step(number, 1000 * number, 1000), 1000 * number, "abc")
+    assert findings([*RULES, SlowLaunches()], trace) == {}
+
+
+@pytest.mark.parametrize(("dur", "code"), [(15, "H3"), (5, "H2")])
+def test_a_graph_in_each_step(findings, dur, code):
+    """What is launched one by one counts as without the graph; behind a graph, 607 to 1095 is a gap short enough."""
+    trace = steps(dur)
+    for number in range(3):
+        replays(trace, 1000 * number, "ccc")
+    told = findings(RULES, trace)
+    assert {each: finding.saving_ns for each, finding in told.items()} == {
+        code: {15: 280_000, 5: 290_000 + 2 * 488_000 // 3}[dur]
+    }
+    assert "3 of 3 steps launch the same 2 kernels and copies" in told[code].evidence

@@ -62,7 +62,7 @@ def test_garbage_collection(findings):
     trace = gap().python_function("Python GC", 2 * MS, 3 * MS).python_function("Python GC", 8 * MS + 10, 1000, 2)
     told = findings(RULES, trace)
     assert {code: each.saving_ns for code, each in told.items()} == {"H13": 3_000_000}
-    assert told["H13"].evidence == "2 collections were recorded, the longest of 3.00\u202fms."
+    assert told["H13"].evidence == "2 collections recorded, the longest of 3.00\u202fms."
 
 
 def test_other_python_is_no_garbage_collection(saved):
@@ -86,3 +86,10 @@ def test_slow_launches(findings):
 
 def test_usual_launches(saved):
     assert saved(RULES, launched(7)) == {}
+
+
+def test_copies_that_take_long_to_call_are_no_slow_launches(saved):
+    trace = TraceBuilder().step(1, 0, 1000)
+    for begin in range(0, 1000, 100):
+        trace.memcpy("HtoD (Pageable -> Device)", begin + 50, 50, launch=(begin, 50))
+    assert saved(RULES, trace) == {}

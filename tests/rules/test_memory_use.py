@@ -30,6 +30,15 @@ def test_headroom(findings):
     assert (told.saving_ns, told.severity) == (None, "medium")
 
 
+def test_only_training_has_a_learning_rate(findings):
+    """A backward pass or an optimizer tells that it is."""
+    rules = [LaunchBound(), Headroom()]
+    serving, training = launching(20), launching(20).annotation("Optimizer.step#AdamW.step", 900, 10)
+    told = [findings(rules, trace)["M2"] for trace in (serving, training)]
+    assert ["adjust the learning rate" in each.advice for each in told] == [False, True]
+    assert [bool(each.snippet) for each in told] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("rules", "trace"),
     [

@@ -32,7 +32,7 @@ def overlapping(by, launch_name="cudaLaunchKernel"):
 def test_a_stream_in_two_places_at_once(findings):
     """10 of 150 µs; other streams may well run at the same time."""
     told = findings([ImpossibleTimes()], overlapping(10))["Q6"]
-    assert told.evidence.startswith("1 events overlap others of their stream, by 10.0\u202fµs in all")
+    assert told.evidence.startswith("1 event overlaps another of the same stream, by 10.0\u202fµs in all")
     assert findings([ImpossibleTimes()], overlapping(1)) == {}
 
 

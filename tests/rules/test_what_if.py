@@ -209,3 +209,19 @@ def test_very_many_steps():
     claimed[[5, 69_999]] = 10, 20
     pieces = _pieces([claimed], carry=True)
     assert (pieces.of(0, 70_000) == claimed).all()
+
+
+@pytest.mark.parametrize(
+    ("moved", "why"),
+    [(True, "no collective is matched across ranks: rank 0 has none"),
+     (False, "some ranks did not record what the others did (rank 0: no collectives are recorded)")],
+)  # fmt: skip
+def test_a_rank_without_collectives(told, moved, why):
+    """Of a file that was cut, say: there are none within its steps, or none at all. It says on which rank."""
+    traces = job((700, 500))
+    mine = [event for event in traces[0].events if event.get("args", {}).get("Collective name")]
+    for event in mine:
+        event["ts"] += 100 * STEP
+    if not moved:
+        traces[0].events = [event for event in traces[0].events if event not in mine]
+    assert told([_Claims("X1", CLAIM)], traces)["X1"].ceiling == why

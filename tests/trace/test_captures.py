@@ -22,9 +22,9 @@ def test_impossible_times_are_set_aside(load):
     assert trace.start_ns == 2 * hour * 1000
     (warning,) = trace.loaded.warnings
     assert warning == (
-        "h.10000000000.pt.trace.json: events with impossible times set aside: 1 device events at time 0, "
-        "1 device events ending before they start, 1 device events longer than seven days, "
-        "2 host events at time 0, 1 host events ending before they start"
+        "h.10000000000.pt.trace.json: events with impossible times set aside: 1 device event at time 0, "
+        "1 device event ending before the start, 1 device event longer than seven days, "
+        "2 host events at time 0, 1 host event ending before the start"
     )
 
 

@@ -140,7 +140,7 @@ def test_lost_and_early_launches_are_named(load):
     trace = load(builder, rank=6)
     assert trace.warnings == (
         "rank 6: 2 of 3 launches have no device event in the trace",
-        "rank 6: 1 kernels start before their launch (by up to 2.500 µs); their launch delay counts as 0",
+        "rank 6: 1 kernel starts before its launch (by up to 2.50\u202fµs); the launch delay counts as 0 there",
     )
     lost = load(TraceBuilder().runtime("cudaLaunchKernel", 20, 1, 77))
-    assert "GPU activity is missing: 1 launches have no device event" in lost.warnings[0]
+    assert "GPU activity is missing: 1 launch has no device event" in lost.warnings[0]

@@ -151,6 +151,22 @@ def test_tars_cut_anywhere(kind, tmp_path):
                 Trace.open(path)
 
 
+def test_of_what_a_place_is(tmp_path):
+    """Where a compressed tar ends is a place in the tar, and what is kept one in the JSON within it."""
+    plain, path = io.BytesIO(), tmp_path / "run.tar.gz"
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        member = tarfile.TarInfo("rank0.json")
+        member.size = len(TEXTS[0])
+        archive.addfile(member, io.BytesIO(TEXTS[0]))
+    data = gzip.compress(plain.getvalue(), mtime=0)
+    path.write_bytes(data[: len(data) // 2])
+    there = len(mutants.unpacked(data[: len(data) // 2]))
+    (file,) = Trace.open(path, options=SALVAGE).files.values()
+    (told,) = RankTrace.load(0, file, options=SALVAGE).salvaged
+    assert f"the gzip data end early, at byte {there} of the tar; " in told
+    assert f" of {there - 512:,} bytes of JSON; " in told
+
+
 def test_a_damaged_header_is_no_end_of_a_tar(tmp_path):
     """Nor is one that is cut; where there is no mark at the end, more files may be missing."""
     path, file = tmp_path / "run.tar", io.BytesIO()

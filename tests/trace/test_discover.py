@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
+import re
+import tarfile
+import zipfile
 
 import pytest
 from builder import TraceBuilder
@@ -98,7 +103,45 @@ def test_a_trace_under_any_suffix(folder):
     trace = Trace.open(folder)
     assert names(trace) == {0: "trace", 1: "trace.log", 2: "trace.txt"}
     assert trace.left_out == ()
-    assert trace.unusable == (("x.pt.trace.json.xz", "not JSON"),)
+    assert trace.unusable == (("x.pt.trace.json.xz", "packed by xz, which is not read; gzip and zstd are"),)
+
+
+def packed(name, content, mode="w"):
+    """An archive with one file in it, or none."""
+    file = io.BytesIO()
+    if mode == "zip":
+        with zipfile.ZipFile(file, "w") as archive:
+            if content:
+                archive.writestr(name, content)
+        return file.getvalue()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        if content:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.tar.bz2", packed("rank0.json", b"[]", "w:bz2"), "packed by bzip2, which is not read; gzip and zstd are"),
+        ("a.tar.xz", packed("rank0.json", b"[]", "w:xz"), "packed by xz, which is not read; gzip and zstd are"),
+        ("a.zip", packed("b.zip", packed("rank0.json", b"[]", "zip"), "zip"),
+         "an archive in an archive; unpack the outer one"),
+        ("a.tar", packed("b.tar", packed("rank0.json", b"[]")), "an archive in an archive; unpack the outer one"),
+        ("a.json.gz", gzip.compress(gzip.compress(b"[]")), "packed twice; unpack it once"),
+        ("a.zip", packed("", b"", "zip"), "an empty archive"),
+        ("a.json", packed("", b""), "zeros where JSON begins, as in an empty tar"),
+    ],
+    ids=["bzip2", "xz", "zip in zip", "tar in tar", "gzip in gzip", "empty zip", "zeros"],
+)  # fmt: skip
+def test_what_is_packed_otherwise_is_named(name, content, reason, folder):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+    for source in (folder, folder / name):
+        with pytest.raises(NothingToReadError, match=re.escape(f": {reason})")):
+            Trace.open(source)
 
 
 def test_files_that_cannot_be_read_are_named(folder):

@@ -107,8 +107,8 @@ def test_what_was_kept_is_said(tmp_path):
     (told,) = trace.salvaged
     assert told == (
         f"rank 0 is salvaged: rank0.json: the file ends early, at byte {cut} (line {line}): the array of events is not "
-        f"closed; 10 complete events are kept, within the first {made.ends[9]:,} of {cut:,} bytes; what is missing may "
-        "be of any time"
+        f"closed; 10 complete events are kept, within the first {made.ends[9]:,} of {cut:,} bytes of JSON; "
+        "what is missing may be of any time"
     )
     assert trace.device_name(0) == "NVIDIA H100 80GB HBM3"
     whole = RankTrace.load(0, mutants_file(tmp_path, made))

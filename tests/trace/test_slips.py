@@ -115,7 +115,7 @@ class TestMended:
         chunks_of(size)
         trace = RankTrace.load(0, path)
         assert len(trace.device_events) == 40
-        assert trace.warnings[0].startswith("a.json: repaired: 1 stray or missing commas (the first at byte ")
+        assert trace.warnings[0].startswith("a.json: repaired: 1 stray or missing comma (the first at byte ")
 
     def test_all_at_once(self, layout, size, write, chunks_of):
         """Of several slips in one event each is counted."""
@@ -152,7 +152,7 @@ def test_metadata_are_mended_too(write):
     assert trace.captures[0].meta["path"] == r"C:\Users"
     at = {what: text.index(what) for what in ("\\U", "inf")}
     assert trace.warnings[0] == (
-        f"a.json: repaired: 1 lone backslashes (the first at byte {at[chr(92) + 'U']}, line 1), "
+        f"a.json: repaired: 1 lone backslash (the first at byte {at[chr(92) + 'U']}, line 1), "
         f"2 values that are no numbers (the first at byte {at['inf']}, line 1)"
     )
     log = '{"INFO": ["wait for "rank" 3", "b"], "pg": ,"traceEvents": [\n],\n "c": "d\ne", "traceName": "x" ,}'
@@ -160,8 +160,8 @@ def test_metadata_are_mended_too(write):
     assert trace.captures[0].meta == {"INFO": ['wait for "rank" 3', "b"], "pg": None, "c": "d\ne", "traceName": "x"}
     warning = trace.warnings[0]
     assert "2 stray quotes" in warning
-    assert "1 missing values" in warning
-    assert f"1 control characters (the first at byte {log.index('d' + chr(10)) + 1}, line 3)" in warning
+    assert "1 missing value" in warning
+    assert f"1 control character (the first at byte {log.index('d' + chr(10)) + 1}, line 3)" in warning
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ def test_steps_that_overlap(load):
     trace = load(made)
     assert trace.device_events["step"].tolist() == [2]
     (warning,) = trace.warnings
-    assert warning.endswith("1 steps go on when the next begins (by up to 10.000 µs); that time counts for the next")
+    assert warning.endswith(
+        "1 step goes on when the next begins (by up to 10.0\u202fµs); that time counts for the next"
+    )
     assert load(TraceBuilder().step(1, 0, 50).step(2, 50, 60)).warnings == ()
 
 

@@ -114,7 +114,7 @@ def test_what_is_no_time_is_counted(key, written, write):
     assert trace.events["cpu_op"]["name"].tolist() == ["op", "op", "next", "op", "op"]
     assert trace.events["cpu_op"]["ts"].tolist() == [1000, 1000, 50_000, 1000, 1000]
     assert trace.events["cpu_op"]["dur"].tolist() == [1000, 1000, 60_000, 1000, 1000]
-    text = "trace.json: events with impossible times set aside: 1 host events without a start or duration"
+    text = "trace.json: events with impossible times set aside: 1 host event without a start or duration"
     assert trace.warnings == (text,)
 
 
