@@ -15,6 +15,7 @@ from htareport.algorithms.decimals import MISSING, SEPARATOR, thousandths
 
 NONE = -1  # What stands for a missing integer.
 NO_TEXT = msgspec.Raw(b"")
+_MOST_WRITTEN = 1 << 14  # Texts of which the codes are kept at hand.
 _FLUSH = 1 << 18  # Bytes of time stamps that are turned into integers together.
 
 Kind: TypeAlias = Literal["int", "float", "text", "json"]
@@ -74,6 +75,30 @@ def _getter(column: str) -> Callable[[Iterable[Any]], list[Any]]:
     return space["get"]  # type: ignore[no-any-return]
 
 
+class _Matches(dict[str, bool]):
+    """Whether a pattern is found in a name, looked for once in each: names come again and again."""
+
+    def __init__(self, pattern: str) -> None:
+        self._search = re.compile(pattern).search
+
+    def __missing__(self, name: str) -> bool:
+        found = self[name] = self._search(name) is not None
+        return found
+
+
+class _Written(dict[bytes, int]):
+    """The codes of JSON as it is written; texts that come again and again are decoded once."""
+
+    def __init__(self, strings: Codes) -> None:
+        self.strings = strings
+
+    def __missing__(self, written: bytes) -> int:
+        if len(self) >= _MOST_WRITTEN:
+            self.clear()
+        code = self[written] = self.strings[written.decode("utf-8", "replace")]
+        return code
+
+
 class Table:
     """The complete events of one category, in file order.
 
@@ -86,6 +111,8 @@ class Table:
         self.ts, self.dur = Times(), Times()
         self.name, self.thread, self.lane = array("i"), array("i"), array("i")
         self.columns = {arg.column: array(_TYPECODES[arg.kind]) for arg in args}
+        self._wanted = {arg.only: _Matches(arg.only) for arg in args if arg.only}
+        self._written: _Written | None = None
 
     def __len__(self) -> int:
         return len(self.name)
@@ -102,15 +129,18 @@ class Table:
 
     def extend_args(self, args: Sequence[Any], names: Sequence[str], strings: Codes) -> None:
         """Append one row of arguments per event; `args` have an attribute per column, `names` are of the events."""
+        if self._written is None or self._written.strings is not strings:
+            self._written = _Written(strings)
+        written = self._written
         for arg in self.args:
             column, values = self.columns[arg.column], GETTERS[arg.column](args)
             if arg.only:
-                wanted = re.compile(arg.only).search
-                values = [value if wanted(name) else NO_TEXT for value, name in zip(values, names, strict=True)]
+                wanted = self._wanted[arg.only]
+                values = [value if wanted[name] else NO_TEXT for value, name in zip(values, names, strict=True)]
             if arg.kind == "text":
                 column.extend([strings[value] if isinstance(value, str) else NONE for value in values])
             elif arg.kind == "json":
-                column.extend([strings[bytes(value).decode("utf-8", "replace")] if value else NONE for value in values])
+                column.extend([written[bytes(value)] if value else NONE for value in values])
             else:
                 extend_numbers(column, values)
 
