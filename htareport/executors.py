@@ -45,10 +45,10 @@ def make_executor(jobs: int) -> Executor | None:
     return None if jobs <= 1 else _Pool(jobs)
 
 
-def isolated(task: Callable[..., Result], *arguments: Any) -> Result:
-    """Run one task in a process of its own. BrokenExecutor if that process is killed."""
+def _isolated(task: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    """Run one task in a process of its own, to its end."""
     with _Pool(1) as pool:
-        return pool.submit(task, *arguments).result()
+        return pool.submit(task, *arguments)
 
 
 def over_ranks(
@@ -63,12 +63,13 @@ def over_ranks(
     The task is a plain function, which every kind of executor takes, of rank, files and the arguments.
 
     The executor is any of concurrent.futures, None this process. One that is broken by a worker that was killed costs
-    the other ranks nothing: each is done in a process of its own. Workers elsewhere get paths that hold there too.
+    the other ranks nothing: each is done in a process of its own, or again and alone where the workers are not ours.
+    Workers elsewhere get paths that hold there too.
     """
     if executor is None:
         yield from (task(rank, paths, *arguments) for rank, paths in files.items())
         return
-    futures, broken = dict[Future[Result], int](), list[int]()
+    futures, broken, blamed = dict[Future[Result], int](), list[int](), list[int]()
     for rank, paths in files.items():
         try:
             futures[executor.submit(task, rank, _absolute(paths), *arguments)] = rank
@@ -80,15 +81,26 @@ def over_ranks(
             yield future.result()
         except BrokenExecutor:
             broken.append(rank)
-        except CancelledError:
-            yield failed(rank, "the cluster was lost before it was read")
         except Exception as error:  # noqa: BLE001  a result that could not be sent, say
-            yield failed(rank, KILLED_AGAIN if _is_killed(error) else f"its worker failed: {error}")
-    for rank in sorted(broken):  # One killed worker takes the pool along; the others' ranks are not to blame.
+            if _is_killed(error):
+                blamed.append(rank)
+            else:
+                yield failed(rank, _reason(error))
+    # One killed worker takes a pool along, and dask blames all that was on it: alone, each rank answers for itself.
+    for rank in sorted((*blamed, *broken)):
+        submit = executor.submit if rank in blamed else _isolated
         try:
-            yield isolated(task, rank, _absolute(files[rank]), *arguments)
-        except BrokenExecutor:
-            yield failed(rank, KILLED)
+            yield submit(task, rank, _absolute(files[rank]), *arguments).result()
+        except Exception as error:  # noqa: BLE001  as above
+            yield failed(rank, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, BrokenExecutor):
+        return KILLED
+    if isinstance(error, CancelledError):
+        return "the cluster was lost before it was read"
+    return KILLED_AGAIN if _is_killed(error) else f"its worker failed: {error}"
 
 
 def _absolute(paths: Files) -> Files:

@@ -69,6 +69,26 @@ def test_a_worker_that_fails_costs_its_rank(folder, error, told):
     assert report["temporal_breakdown"].table()["rank"].tolist() == [0, 2, 3]
 
 
+def test_a_rank_that_was_blamed_with_others_is_read_alone(folder):
+    """A task whose workers died of others' tasks is tried once more, when those are over."""
+
+    class Blaming(Failing):
+        tried = 0
+
+        def submit(self, task, rank, *rest):
+            self.tried += rank == 1
+            if rank != 1 or self.tried < 2:
+                return super().submit(task, rank, *rest)
+            future: Future = Future()
+            future.set_result(task(rank, *rest))
+            return future
+
+    executor = Blaming(KilledWorker())
+    report = analyze(folder, analyses=[TemporalBreakdown()], executor=executor)
+    assert (report.meta["problems"], executor.tried) == ([], 2)
+    assert report.to_json() == analyze(folder, analyses=[TemporalBreakdown()]).to_json()
+
+
 def test_workers_get_paths_that_hold_elsewhere(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     files = {0: Path("run/rank0.json"), 1: (Path("run/rank1.json"), folder / "rank2.json")}
