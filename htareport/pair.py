@@ -14,7 +14,7 @@ from htareport.locations import located
 from htareport.report import Report
 from htareport.runner import Progress, analyze
 from htareport.trace import Trace
-from htareport.trace.model import Source
+from htareport.trace.job import Source
 from htareport.trace.reports import is_saved_report
 
 Side: TypeAlias = Report | Source | Trace

@@ -38,7 +38,7 @@ from htareport.summaries import (
     thinned_warnings,
 )
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
-from htareport.trace.model import Source
+from htareport.trace.job import Source
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
 from htareport.trace.secrets import HOSTS

@@ -2,7 +2,8 @@
 
 from htareport.trace.capture import Capture
 from htareport.trace.events import Events
-from htareport.trace.model import Capability, RankTrace, Trace
+from htareport.trace.job import Trace
+from htareport.trace.model import Capability, RankTrace
 from htareport.trace.options import ReadOptions
 from htareport.trace.window import ALL, Window
 

@@ -14,7 +14,8 @@ from htareport.locations import paths_of
 from htareport.trace.cache import load_rank
 from htareport.trace.decode import Loose, Reader
 from htareport.trace.events import as_array
-from htareport.trace.model import Files, RankTrace
+from htareport.trace.job import Files
+from htareport.trace.model import RankTrace
 from htareport.trace.options import ReadOptions
 from htareport.trace.schema import POSITION
 from htareport.trace.window import ALL, Window
