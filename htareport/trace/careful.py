@@ -179,7 +179,7 @@ class _Stretch:
             return self._more_or_early()
         behind = self._behind(_BLANKS, end)
         if behind < len(self._text) and self._text[behind] not in b",]{":
-            return self._past_damage(at, behind, "Expecting ',' delimiter")
+            return self._damaged_behind(at, end if is_event and self._is_whole(value) else at, behind)
         if is_event and not (self._after_damage and "ph" not in value):
             self._take(at, Mended(self._text[at:end], end, {}))
         return end
@@ -236,6 +236,16 @@ class _Stretch:
         self._damage(fault, why)
         self._after_damage = True
         return stops[0]
+
+    def _damaged_behind(self, start: int, end: int, fault: int) -> int | None:
+        """Keep the event between two offsets, if there is one, of which only what follows is damaged."""
+        if end > start and self._salvage and (self._is_all or self._stops_after(end)):
+            self._take(start, Mended(self._text[start:end], end, {}))
+        return self._past_damage(end, fault, "Expecting ',' delimiter")
+
+    @staticmethod
+    def _is_whole(event: dict[str, Any]) -> bool:
+        return "ph" in event and "name" in event and (event["ph"] != "X" or {"ts", "dur"} <= event.keys())
 
     def _damage(self, at: int, why: str) -> None:
         if not self._salvage:

@@ -141,6 +141,21 @@ def test_damage_in_the_middle(layout, tmp_path):
     assert int(told[2]) == text[:first].count(b"\n") + 1
 
 
+@pytest.mark.parametrize("behind", [b'l10"x"}}', b"}", b"\x00", b":1", b"}]}"])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_damage_right_behind_an_event(tmp_path, behind, is_last):
+    """It is complete all the same, the last of the file or not; what is no event is none for that."""
+    event = b'{"ph":"X","cat":"cpu_op","name":"%d","pid":1,"tid":1,"ts":%d,"dur":1,"args":{"a":{"b":1}}}'
+    events = [event % (number, number) for number in range(6)]
+    cut = 6 if is_last else 3
+    head, tail = b",".join(events[:cut]), b"," + b",".join(events[cut:]) if cut < 6 else b""
+    path = tmp_path / "rank0.json"
+    path.write_bytes(b'{"schemaVersion":1,"traceEvents":[' + head + behind + tail + b"]}")
+    assert kept(path) >= cut
+    path.write_bytes(path.read_bytes().replace(b'"name":"%d",' % (cut - 1), b""))
+    assert kept(path) >= cut - 1
+
+
 def test_damaged_metadata(tmp_path):
     """The events are kept, and of the metadata what tells time and rank."""
     made, path = mutants.original("kineto"), tmp_path / "rank0.json"
