@@ -151,7 +151,9 @@ def test_damage_right_behind_an_event(tmp_path, behind, is_last):
     head, tail = b",".join(events[:cut]), b"," + b",".join(events[cut:]) if cut < 6 else b""
     path = tmp_path / "rank0.json"
     path.write_bytes(b'{"schemaVersion":1,"traceEvents":[' + head + behind + tail + b"]}")
-    assert kept(path) >= cut
+    names = set(RankTrace.load(0, path, options=SALVAGE).events["cpu_op"]["name"])
+    assert names >= set(map(str, range(cut)))  # Of those behind, the first may be lost.
+    assert len(names) >= len(events) - 1
     path.write_bytes(path.read_bytes().replace(b'"name":"%d",' % (cut - 1), b""))
     assert kept(path) >= cut - 1
 
