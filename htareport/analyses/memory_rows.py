@@ -59,7 +59,7 @@ def series_of(trace: RankTrace) -> Iterator[Series]:
             _capacity(trace, place - 1) if kind != _CPU else np.nan,
             has_totals,
             columns["ts"],
-            columns["thread"],
+            columns["thread"].astype(np.int64),
             columns["capture"],
             columns["size"],
             columns["address"],

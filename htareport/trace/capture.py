@@ -23,6 +23,7 @@ from htareport.trace.oddities import oddities
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.repair import singular
 from htareport.trace.rows import Columns, Rows
+from htareport.trace.schema import CODED_COLUMNS
 from htareport.units import counted
 
 _WEEK_NS = 7 * 86_400 * 10**9
@@ -230,7 +231,7 @@ class _Rank:
         lane_numbers = np.array([numbers[lane] for lane in lanes], np.int32)
         for number, file in enumerate(files):
             for columns in (*file.rows.tables.values(), *filter(None, [file.memory])):
-                columns.update({key: _narrowed(values) for key, values in columns.items() if key != "ts"})
+                columns.update({key: _narrowed(key, values) for key, values in columns.items() if key != "ts"})
                 columns["capture"] = np.broadcast_to(np.int16(number), len(columns["ts"]))  # Takes no room.
                 if "lane" in columns:
                     columns["lane"] = lane_numbers[columns["lane"]]
@@ -263,12 +264,19 @@ class _Rank:
         )
 
 
-def _narrowed(values: NDArray[Any]) -> NDArray[Any]:
-    """The same in 32 bits, where all fit: these columns stay for as long as the rank is looked at."""
-    limits = np.iinfo(np.int32)
-    if values.dtype != np.int64 or not len(values) or values.min() < limits.min or values.max() > limits.max:
+def _narrowed(key: str, values: NDArray[Any]) -> NDArray[Any]:
+    """The same in fewer bits, where all fit: these columns stay for as long as the rank is looked at.
+
+    What is calculated with keeps 32.
+    """
+    if values.dtype.kind != "i" or not len(values):
         return values
-    return values.astype(np.int32)
+    low, high = values.min(), values.max()
+    for dtype in (np.int8, np.int16, np.int32) if key in CODED_COLUMNS or key == "thread" else (np.int32,):
+        limits = np.iinfo(dtype)
+        if limits.min <= low and high <= limits.max and values.dtype.itemsize > limits.bits // 8:
+            return values.astype(dtype)
+    return values
 
 
 def _joined(parts: list[Columns]) -> Columns:

@@ -21,6 +21,7 @@ _DEVICE_KEYS = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "
 _INTEGERS = frozenset(arg.column for arg in (CORRELATION, *COPY, *OPERATOR, *SYNC) if arg.kind == "int") | {"dur"}
 _CODED = frozenset({"grid", "types", "inputs"})  # Codes of text, which say nothing without it.
 _LAUNCH_KEYS = ("name", "ts", "dur", "thread", "correlation", "capture", "source", "row")
+_STACKED = {**dict.fromkeys(_INTEGERS, np.int64), "thread": np.int32}  # What is calculated with.
 
 
 class Events(Mapping[str, pd.DataFrame]):
@@ -145,10 +146,7 @@ def _numbered(number: int, columns: Columns) -> Columns:
 def _stacked(tables: list[Columns], keys: tuple[str, ...]) -> Columns:
     if not tables:
         return {key: np.zeros(0, np.int64) for key in keys}
-    return {
-        key: np.concatenate([table[key] for table in tables], dtype=np.int64 if key in _INTEGERS else None)
-        for key in keys
-    }
+    return {key: np.concatenate([table[key] for table in tables], dtype=_STACKED.get(key)) for key in keys}
 
 
 def _sort(columns: Columns, order: NDArray[np.intp]) -> None:

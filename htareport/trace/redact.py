@@ -92,9 +92,12 @@ def _merged(strings: list[str]) -> tuple[list[str], NDArray[np.int32]]:
 
 
 def _recoded(columns: Columns, codes: NDArray[np.int32]) -> Columns:
-    """Columns whose texts are coded anew; none has the code -1."""
+    """Columns whose texts are coded anew, by numbers that are never larger than before; none has the code -1."""
     with_none = np.append(codes, np.int32(NONE))
-    return {key: with_none[values] if key in CODED_COLUMNS else values for key, values in columns.items()}
+    return {
+        key: with_none.astype(values.dtype)[values] if key in CODED_COLUMNS else values
+        for key, values in columns.items()
+    }
 
 
 class Redactor:
