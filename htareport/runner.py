@@ -182,6 +182,7 @@ def summarize(rank: int, files: Files, work: Work) -> RankSummary:
 def _summary(rank: int, files: Files, work: Work) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
+        give_back()
         summary = RankSummary(rank, facts_of(trace))
     except MemoryError:
         return RankSummary(rank, load_error=NO_MEMORY)

@@ -40,7 +40,7 @@ class Span:
 class Activity:
     """The events of a window. Host rows come first, then device events: event e of `host` is e, of `device` hosts + e.
 
-    `host` has the columns of RankTrace.host, with `parent` (row of it, -1 none) and `depth` among these rows, and
+    `host` has the columns of trace.host.Host, with `parent` (row of it, -1 none) and `depth` among these rows, and
     `is_loading` for what lies within a row whose name contains one of the texts of `data_loading`. Annotations are left
     out but for those, and for collectives that the host runs itself, if these are wanted. `device` has the columns of
     RankTrace.device_events and `all`, the row in there.
@@ -126,11 +126,11 @@ def _named(host: pd.DataFrame, matches: Callable[[str], bool]) -> NDArray[np.boo
 
 
 def _host_rows(trace: RankTrace, span: Span, data_loading: tuple[str, ...], *, host_collectives: bool) -> pd.DataFrame:
-    starts = trace.host["ts"].to_numpy()
+    starts = trace.host["ts"]
     within = (starts >= span.start) & (starts < span.end)
     if span.capture is not None:
-        within &= trace.host["capture"].to_numpy() == span.capture
-    host = _renumbered(trace.host, within, trace.host["parent"].to_numpy())
+        within &= trace.host["capture"] == span.capture
+    host = _renumbered(trace.host.frame(within), within, trace.host["parent"])
     loads = _named(host, lambda name: any(text in name for text in data_loading))
     keep = (host["level"] != "annotation").to_numpy() | loads
     if host_collectives:
@@ -138,14 +138,14 @@ def _host_rows(trace: RankTrace, span: Span, data_loading: tuple[str, ...], *, h
     keep &= ~_named(host, lambda name: step_number(name) is not None)
     parent, depth, loading = _tree_of(host, keep, loads)
     host["depth"], host["is_loading"] = depth, loading
-    return _renumbered(host, keep, parent)
+    return _renumbered(host[keep].reset_index(drop=True), keep, parent)
 
 
-def _renumbered(host: pd.DataFrame, keep: NDArray[np.bool_], parent: Numbers) -> pd.DataFrame:
-    """Some rows, with their parents' numbers among these; a parent that is not kept becomes none."""
+def _renumbered(kept: pd.DataFrame, keep: NDArray[np.bool_], parent: Numbers) -> pd.DataFrame:
+    """The rows that are kept, with their parents' numbers among these; a parent that is not kept becomes none."""
     number = np.where(keep, np.cumsum(keep) - 1, NONE)
     above = parent[keep]
-    return host[keep].reset_index(drop=True).assign(parent=np.where(above == NONE, NONE, number[above]))
+    return kept.assign(parent=np.where(above == NONE, NONE, number[above]))
 
 
 def _tree_of(

@@ -31,14 +31,14 @@ def host_annotations(trace: RankTrace) -> pd.DataFrame:
     `parent` is the row of the annotation around it here, `row` its own of the host table.
     """
     host = trace.host
-    keep = (host["level"] == "annotation").to_numpy()
+    keep = host.of_level("annotation")
     if trace.window != ALL and trace.all_step_numbers:
-        keep = keep & (step_of(trace.steps, host["ts"].to_numpy()) != OUTSIDE)
+        keep = keep & (step_of(trace.steps, host["ts"]) != OUTSIDE)
     rows = np.flatnonzero(keep)
     place = np.full(len(host) + 1, NO_PARENT, np.int64)
     place[rows] = np.arange(len(rows))
     parent = place[nearest(host, "annotation")[rows]]
-    table = host.iloc[rows][["ts", "end", "dur", "thread", "capture"]].reset_index(drop=True)
+    table = pd.DataFrame({name: host.at(name, rows) for name in ("ts", "end", "dur", "thread", "capture")})
     own = self_times(table["ts"].to_numpy(), table["end"].to_numpy(), parent)
     return table.assign(name=launched.names_of(trace, rows), parent=parent, own=own, row=rows)
 
@@ -83,7 +83,7 @@ def annotation_of(trace: RankTrace, on_host: pd.DataFrame, on_device: pd.DataFra
     owner = place[launched.around(trace, nearest(host, "annotation"))]
     launch, calls = events["launch"].to_numpy(), trace.launches
     branches, onto = backward_links(trace.loaded, host) if len(on_host) else (owner[:0], owner[:0])
-    thread = host["thread"].to_numpy()
+    thread = host["thread"]
     ahead = dict(zip(thread[branches].tolist(), thread[onto].tolist(), strict=True))
     left = np.flatnonzero((owner == NO_PARENT) & (launch >= 0))
     if ahead and len(left):

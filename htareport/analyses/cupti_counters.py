@@ -247,8 +247,8 @@ def _op_stacks(trace: RankTrace, launch: np.ndarray[Any, Any]) -> list[list[str]
         return [[] for _ in launch]
     host = trace.host
     calls = launching_rows(host, np.maximum(launch, 0))
-    parent, names = host["parent"].to_numpy(), host["name"].astype(object).to_numpy()
-    is_operator = (host["level"] == "operator").to_numpy()
+    parent, names = host["parent"], host["name"]
+    is_operator = host.of_level("operator")
     known: dict[int, list[str]] = {-1: []}
 
     def stack(row: int) -> list[str]:
@@ -257,7 +257,7 @@ def _op_stacks(trace: RankTrace, launch: np.ndarray[Any, Any]) -> list[list[str]
             above.append(row)
             row = int(parent[row])
         for each in reversed(above):
-            known[each] = [*known[row], names[each]] if is_operator[each] else known[row]
+            known[each] = [*known[row], trace.loaded.strings[names[each]]] if is_operator[each] else known[row]
             row = each
         return known[row]
 

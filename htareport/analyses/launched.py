@@ -44,7 +44,7 @@ def around(trace: RankTrace, nearest_rows: NDArray[np.integer[Any]]) -> NDArray[
 
 def names_of(trace: RankTrace, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Name codes of rows of the host table."""
-    codes: NDArray[np.int64] = trace.host["name"].array.codes[rows].astype(np.int64)
+    codes: NDArray[np.int64] = trace.host["name"][rows].astype(np.int64)
     return codes
 
 
@@ -86,7 +86,7 @@ def shapes_of(trace: RankTrace, rows: NDArray[np.int64]) -> pd.Categorical:
 
 def codes_of(trace: RankTrace, rows: NDArray[np.int64], column: str) -> NDArray[np.int64]:
     """Codes of an argument of operators (rows of the host table), -1 where it was not recorded."""
-    source, row = (trace.host[name].to_numpy()[rows] for name in ("source", "row"))
+    source, row = (trace.host.at(name, rows) for name in ("source", "row"))
     codes = np.full(len(rows), NONE, np.int64)
     for number, table in enumerate(trace.loaded.tables.values()):
         if column in table:

@@ -90,8 +90,8 @@ def outermost_operators(trace: RankTrace, each: Series, rows: Any) -> Any:
     host = trace.host
     if not len(host) or not len(rows):
         return np.full(len(rows), NO_OPERATOR, object)
-    thread, start, end = (host[name].to_numpy() for name in ("thread", "ts", "end"))
-    parent, is_operator = host["parent"].to_numpy(), (host["level"] == "operator").to_numpy()
+    thread, start, end = (host[name] for name in ("thread", "ts", "end"))
+    parent, is_operator = host["parent"], host.of_level("operator")
     limits = np.searchsorted(thread, [each.thread[rows], each.thread[rows] + 1])
     stamps = each.ts[rows]
     at = np.full(len(rows), -1, np.int64)
@@ -104,5 +104,4 @@ def outermost_operators(trace: RankTrace, each: Series, rows: Any) -> Any:
         covers = (at >= 0) & (end[at] > stamps) & is_operator[at]
         found[covers] = at[covers]
         at = np.where(at >= 0, parent[at], -1)
-    names = host["name"].astype(object).to_numpy()
-    return np.where(found >= 0, names[found], NO_OPERATOR)
+    return np.where(found >= 0, np.asarray(host.names(found), object), NO_OPERATOR)

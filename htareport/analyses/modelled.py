@@ -98,8 +98,8 @@ def _counting(trace: RankTrace) -> NDArray[np.bool_]:
     """
     host = trace.host
     working = np.array([name in WORKING for name in trace.loaded.strings] or [False], np.bool_)
-    codes = host["name"].array.codes
-    found: NDArray[np.bool_] = working[codes] & (host["level"] == "operator").to_numpy()
+    codes = host["name"]
+    found: NDArray[np.bool_] = working[codes] & host.of_level("operator")
     rows = np.flatnonzero(found)
     around = innermost(host, found)[rows]
     found[around[(around != NONE) & (codes[around] == codes[rows])]] = False

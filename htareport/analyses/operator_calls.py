@@ -43,7 +43,7 @@ def operator_calls(
     duration, codes = events["dur"].to_numpy()[picked], events["name"].cat.codes.to_numpy()[picked]
     name = launched.names_of(trace, operator)
     kernels = pd.DataFrame({"operator": name, "kernel": codes, "dur": duration}, copy=False)
-    stamps = host["ts"].to_numpy()
+    stamps = host["ts"]
     op_delay, launch_delay = stamps[rows] - stamps[operator], np.maximum(start - stamps[rows], 0)
     first = np.flatnonzero(np.diff(rows, prepend=-1))
     launches = pd.DataFrame({"operator": name[first], "op_delay": op_delay[first], "launch_delay": launch_delay[first]})
@@ -73,7 +73,7 @@ def backward_work(trace: RankTrace) -> pd.DataFrame:
     """
     host, events = trace.host, trace.device_events
     branches, onto = backward_links(trace.loaded, host)
-    parent = host["parent"].to_numpy()
+    parent = host["parent"]
     rows = launching_rows(host, events["launch"].to_numpy())
     durations = events["dur"].to_numpy()
     if not len(branches):
@@ -82,7 +82,7 @@ def backward_work(trace: RankTrace) -> pd.DataFrame:
     num_both, both = sums_under(grafted(parent, branches, onto), rows, durations)
     around = nearest(host, "operator")
     alike = (around >= 0) & (num_both == num_both[around]) & (num_forward == num_forward[around])
-    chosen = np.flatnonzero((host["level"] == "operator").to_numpy() & (num_both > num_forward) & ~alike)
+    chosen = np.flatnonzero(host.of_level("operator") & (num_both > num_forward) & ~alike)
     frame = pd.DataFrame(
         {
             "operator": launched.names_of(trace, chosen),

@@ -24,13 +24,13 @@ def under_operators(trace: RankTrace, shortest: int, longest: int, most: int) ->
     host, events = trace.host, trace.device_events
     starts, ends = events["ts"].to_numpy(), events["end"].to_numpy()
     rows = launching_rows(host, events["launch"].to_numpy())
-    number, total = sums_under(host["parent"].to_numpy(), rows, ends - starts)
+    number, total = sums_under(host["parent"], rows, ends - starts)
     around = nearest(host, "operator")
-    wanted = (host["level"] == "operator").to_numpy() & (number >= shortest) & (number <= longest)
+    wanted = host.of_level("operator") & (number >= shortest) & (number <= longest)
     # Not what holds no more than the operator around it; but the engine's wrappers yield to what they wrap.
     alike, wrapper = (around >= 0) & (number == number[around]) & (number > 0), _wrappers(trace)
     wanted &= ~alike | wrapper[around]
-    wanted[around[wrapper[around] & alike & (host["level"] == "operator").to_numpy()]] = False
+    wanted[around[wrapper[around] & alike & host.of_level("operator")]] = False
     nodes = np.flatnonzero(wanted)
     length, device = number[nodes].astype(np.int64), total[nodes]
     del number, total, around, alike, wrapper, wanted
@@ -48,7 +48,7 @@ def under_operators(trace: RankTrace, shortest: int, longest: int, most: int) ->
             "length": length,
             "device": device,
             "gaps": launched.summed(owner[1:][owner[1:] == owner[:-1]], gaps, len(nodes)),
-            "host": host["dur"].to_numpy()[nodes],
+            "host": host.at("dur", nodes),
         }
     )
     groups = calls.groupby(["operator", "shapes", "number"], observed=True)
@@ -72,7 +72,6 @@ def under_operators(trace: RankTrace, shortest: int, longest: int, most: int) ->
 
 def _wrappers(trace: RankTrace) -> NDArray[np.bool_]:
     """Which rows of the host table are the autograd engine's own around a function of the backward pass."""
-    names = trace.host["name"].cat
-    prefix = np.array([str(name).startswith(_ENGINE) for name in names.categories], np.bool_)
-    wrapper: NDArray[np.bool_] = prefix[names.codes.to_numpy()]
+    prefix = np.array([name.startswith(_ENGINE) for name in trace.loaded.strings], np.bool_)
+    wrapper: NDArray[np.bool_] = prefix[trace.host["name"]]
     return wrapper

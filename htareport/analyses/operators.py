@@ -88,17 +88,17 @@ class Operators(Analysis):
 
     def map(self, trace: RankTrace) -> Frames:
         host = trace.host
-        is_operator = (host["level"] == "operator").to_numpy()
+        is_operator = host.of_level("operator")
         around = nearest(host, "operator")
         around[~is_operator] = NO_PARENT
-        own = self_times(host["ts"].to_numpy(), host["end"].to_numpy(), around)
-        in_steps = step_of(trace.steps, host["ts"].to_numpy()) != OUTSIDE
+        own = self_times(host["ts"], host["end"], around)
+        in_steps = step_of(trace.steps, host["ts"]) != OUTSIDE
         if trace.window != ALL and trace.all_step_numbers:
             is_operator = is_operator & in_steps
         if not len(trace.steps):  # What stands per step stands per rank then.
             in_steps[:] = True
-        durations, own, in_steps = host["dur"].to_numpy()[is_operator], own[is_operator], in_steps[is_operator]
-        names = host["name"].array.codes[is_operator]
+        durations, own, in_steps = host.at("dur", is_operator), own[is_operator], in_steps[is_operator]
+        names = host["name"][is_operator]
         table = _by_code(names, durations, own, in_steps, len(trace.loaded.strings))
         table = table.sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
         table["name"] = [trace.loaded.strings[code] for code in table["name"]]

@@ -106,7 +106,7 @@ def _around(trace: RankTrace, launches: NDArray[np.int64]) -> list[NDArray[np.bo
     host, found = trace.host, [np.zeros(len(launches), np.bool_) for _ in _AROUND]
     rows = np.full(len(launches), NO_PARENT, np.int64)
     rows[launches >= 0] = launching_rows(host, launches[launches >= 0]) if len(host) else NO_PARENT
-    parent, codes = host["parent"].to_numpy(), host["name"].array.codes
+    parent, codes = host["parent"], host["name"]
     strings, known = trace.loaded.strings, dict[int, tuple[bool, ...]]()
     while (inside := rows != NO_PARENT).any():
         rows[inside] = parent[rows[inside]]

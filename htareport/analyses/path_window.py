@@ -18,9 +18,9 @@ def step_span(trace: RankTrace, number: int) -> Span | None:
         return None
     start, end, capture = (int(found[name].iloc[0]) for name in ("start", "end", "capture"))
     host = trace.host
-    at = host[(host["ts"] == start) & (host["capture"] == capture)]
-    rows = at[[step_number(name) == number for name in at["name"].astype(str)]]
-    return Span(start, end, capture, int(rows["thread"].iloc[0]) if len(rows) else None)
+    at = np.flatnonzero((host["ts"] == start) & (host["capture"] == capture))
+    rows = at[[step_number(str(name)) == number for name in host.names(at)]]
+    return Span(start, end, capture, int(host.at("thread", rows[:1])[0]) if len(rows) else None)
 
 
 def median_step(trace: RankTrace) -> int | None:
@@ -46,9 +46,9 @@ def median_step(trace: RankTrace) -> int | None:
 def annotation_rows(trace: RankTrace, annotation: str) -> pd.DataFrame:
     """Host rows whose name contains a text, by start: annotations, or operators where no annotation does."""
     host = trace.host
-    codes, inverse = np.unique(host["name"].cat.codes.to_numpy(), return_inverse=True)
-    has = np.array([annotation in name for name in host["name"].cat.categories[codes]], np.bool_)
-    rows = host[has[inverse]] if len(codes) else host
+    codes, inverse = np.unique(host["name"], return_inverse=True)
+    has = np.array([annotation in trace.loaded.strings[code] for code in codes.tolist()], np.bool_)
+    rows = host.frame(has[inverse])
     annotated = rows[rows["level"] == "annotation"]
     return (annotated if len(annotated) else rows).sort_values("ts", kind="stable")
 
@@ -69,7 +69,7 @@ def whole_span(trace: RankTrace, most: int | None = None) -> Span | None:
     end = last + 1
     if most is not None:
         tables = (trace.host, trace.device_events)
-        starts = np.concatenate([table["ts"].to_numpy()[table["capture"].to_numpy() == capture] for table in tables])
+        starts = np.concatenate([np.asarray(each["ts"])[np.asarray(each["capture"]) == capture] for each in tables])
         if len(starts) > most:
             end = int(np.partition(starts, most)[most])
     return Span(first, end, capture, is_whole=True)

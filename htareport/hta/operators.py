@@ -19,7 +19,7 @@ from htareport.analyses.operator_kernels import OperatorKernels
 from htareport.hta.ranks import PER_US, LoadedRanks
 from htareport.render import names
 from htareport.trace import RankTrace
-from htareport.trace.host import nearest
+from htareport.trace.host import innermost
 
 _ATEN = "aten::"
 _DELAYS = {"op_delay": "avg_aten_op_launch_delay", "launch_delay": "avg_runtime_delay"}
@@ -130,9 +130,9 @@ _INTO = " > "
 
 def _aten_operators(trace: RankTrace) -> pd.DataFrame:
     events, host = trace.device_events, trace.host
-    aten_names = np.array([str(name).startswith(_ATEN) for name in host["name"].cat.categories], np.bool_)
-    is_aten = (host["level"] == "operator").to_numpy() & aten_names[host["name"].cat.codes.to_numpy()]
-    aten = launched.around(trace, nearest(host.assign(level=np.where(is_aten, _ATEN, "")), _ATEN))
+    aten_names = np.array([name.startswith(_ATEN) for name in trace.loaded.strings], np.bool_)
+    is_aten = host.of_level("operator") & aten_names[host["name"]]
+    aten = launched.around(trace, innermost(host, is_aten))
     calls = operator_calls(trace, aten, (events["kind"] != "memory").to_numpy())
     groups = calls.sequences.groupby(["operator", "number"], sort=False)
     table = groups.agg(
@@ -154,7 +154,7 @@ def _aten_operators(trace: RankTrace) -> pd.DataFrame:
 
 def _stacks(trace: RankTrace, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.Series[Any]:
     """Names of the annotation of each device event and of those around it, outermost first; None for none."""
-    parent, name = on_host["parent"].to_numpy(), on_host["name"].to_numpy()
+    parent, name = on_host["parent"], on_host["name"]
     used = {}
     for row in unique_sorted(owner[owner >= 0]).tolist():
         stack, at = [], row

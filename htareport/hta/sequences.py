@@ -87,7 +87,7 @@ class _Patterns(NamedTuple):
                 "first": stop - counts,
                 "kernels": counts,
                 "gpu": kernel_time,
-                "cpu": trace.host["dur"].to_numpy()[nodes],
+                "cpu": trace.host.at("dur", nodes),
             }
         )
         groups = calls.groupby(["operator", "number"], sort=False)
@@ -112,7 +112,7 @@ class _Patterns(NamedTuple):
         for place, row in self.table.head(most).iterrows():
             mine = np.flatnonzero(self.rows == place)
             events = trace.device_events.iloc[self.kernels[np.isin(self.owners, mine)]]
-            found.append(Pattern(row["pattern"], int(row["count"]), [trace.host.iloc[self.calls[mine]], events]))
+            found.append(Pattern(row["pattern"], int(row["count"]), [trace.host.frame(self.calls[mine]), events]))
         return found
 
 
@@ -121,12 +121,12 @@ def _outermost_calls(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Calls of the name with the fewest around them on their thread: rows of the host, kernels below, their time."""
     host, events = trace.host, trace.device_events
-    holds = np.array([operator_name in str(name) for name in host["name"].cat.categories], np.bool_)
-    candidates = np.flatnonzero(holds[host["name"].cat.codes.to_numpy()]) if len(host) else np.zeros(0, np.int64)
-    depth = host["depth"].to_numpy()[candidates]
+    holds = np.array([operator_name in name for name in trace.loaded.strings], np.bool_)
+    candidates = np.flatnonzero(holds[host["name"]]) if len(host) else np.zeros(0, np.int64)
+    depth = host.at("depth", candidates)
     rows = launching_rows(host, events["launch"].to_numpy())
-    work = work_under(host["parent"].to_numpy(), rows, events["ts"].to_numpy(), events["end"].to_numpy())
-    thread = pd.factorize(host["thread"].to_numpy()[candidates])[0]
+    work = work_under(host["parent"], rows, events["ts"].to_numpy(), events["end"].to_numpy())
+    thread = pd.factorize(host.at("thread", candidates))[0]
     nodes = candidates[depth == pd.Series(depth).groupby(thread).transform("min").to_numpy()]
     nodes = nodes[work.num_kernels[nodes] >= max(fewest, 1)]
     return nodes, work.num_kernels[nodes], work.kernel_dur_sum[nodes]

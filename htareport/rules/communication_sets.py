@@ -68,8 +68,8 @@ def _not_launched(rank: Rank, lane: Lane) -> Intervals:
 def _blocked(rank: Rank, capture: int) -> Intervals:
     """When a thread of the host waits for the device."""
     host, rows = rank.trace.host, rows_named(rank, _BLOCKING, "call")
-    rows = rows[host["capture"].to_numpy()[rows] == capture]
-    return intervals.union(host["ts"].to_numpy()[rows], host["end"].to_numpy()[rows])
+    rows = rows[host.at("capture", rows) == capture]
+    return intervals.union(host.at("ts", rows), host.at("end", rows))
 
 
 def sets_of(rank: Rank, rows: pd.DataFrame) -> Sets:
@@ -103,7 +103,7 @@ def launched_in(rank: Rank, pattern: re.Pattern[str], rows: pd.DataFrame) -> Mas
 def _launches_in(rank: Rank, pattern: re.Pattern[str]) -> Mask:
     """The same by row of `launches`."""
     host, launches, rows = rank.trace.host, rank.trace.launches, rows_named(rank, pattern)
-    start, end, thread, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "thread", "capture"))
+    start, end, thread, capture = (host.at(name, rows) for name in ("ts", "end", "thread", "capture"))
     stamp, on, within = (launches[name].to_numpy() for name in ("ts", "thread", "capture"))
     found = np.zeros(len(launches), np.bool_)
     for number, each in set(zip(thread.tolist(), capture.tolist(), strict=True)):

@@ -83,8 +83,8 @@ class _Operators:
         self.rows, inverse = np.unique(launching(rank), return_inverse=True)
         self.events = np.argsort(inverse, kind="stable")
         self.first = np.searchsorted(inverse[self.events], np.arange(len(self.rows) + 1))
-        self.thread = host["thread"].to_numpy()[self.rows] * len(trace.captures) + host["capture"].to_numpy()[self.rows]
-        self.names = host["name"].array.codes[self.rows]
+        self.thread = host.at("thread", self.rows) * len(trace.captures) + host.at("capture", self.rows)
+        self.names = host["name"][self.rows]
         self.durations = trace.device_events["dur"].to_numpy()
         self._shapes = launched.codes_of(trace, np.maximum(self.rows, 0), "shapes")
         self._tensors: dict[int, list[Shape]] = {}
@@ -193,7 +193,7 @@ class _Candidate:
 def _is_within(rank: Rank, row: int, name: str) -> bool:
     """Whether a row of the host table lies within one of this name."""
     host, strings = rank.trace.host, rank.trace.loaded.strings
-    parent, codes = host["parent"].to_numpy(), host["name"].array.codes
+    parent, codes = host["parent"], host["name"]
     while row != NONE:
         if strings[codes[row]] == name:
             return True

@@ -155,7 +155,7 @@ def _least(rank: Rank, table: pd.DataFrame, inputs: NDArray[np.int64]) -> NDArra
 def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     """Which rows of the host table lie within a step of an optimizer."""
     host = rank.trace.host
-    codes = host["name"].array.codes
+    codes = host["name"]
     named = np.zeros(len(rank.trace.loaded.strings), np.bool_)
     used = unique_sorted(codes).tolist()
     named[[code for code in used if _OPTIMIZER.search(rank.trace.loaded.strings[code][:200])]] = True

@@ -145,7 +145,7 @@ def _instances(rank: Rank) -> list[_Instance]:
     if not any(pattern.written.search(text) for pattern in _PATTERNS):
         return []
     inputs = inputs_of(rank, rows)
-    thread = host["thread"].to_numpy()[rows] * len(trace.captures) + host["capture"].to_numpy()[rows]
+    thread = host.at("thread", rows) * len(trace.captures) + host.at("capture", rows)
     durations, devices = trace.device_events["dur"].to_numpy(), trace.device_events["device"].to_numpy()
     limits, found, taken = limits_of(trace, trace.devices), list[_Instance](), np.zeros(len(rows), np.bool_)
     for place, pattern in enumerate(_PATTERNS):

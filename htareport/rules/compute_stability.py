@@ -57,18 +57,12 @@ class UnstableKernels(Rule):
         if number < self.steps:
             return None
         events = alike(rank)
-        events = events[events["alone"].to_numpy() & _varied(events, _WORTH * rank.whole)]
-        events = events[self._regular(events, number)]
-        if not len(events):
+        chosen = np.flatnonzero(events["alone"].to_numpy() & _varied(events, _WORTH * rank.whole))
+        chosen = chosen[self._regular(events[["key", "step"]].iloc[chosen], number)]
+        if not len(chosen):
             return None
-        place = events.groupby(["key", "step"]).cumcount()
-        places = events.groupby([events["key"], place])["dur"]
-        typical = places.transform("median").to_numpy()
-        relative = pd.Series(events["dur"].to_numpy() / np.maximum(typical, 1), index=events.index)
-        varied = relative.groupby(events["key"])
-        unstable = ((varied.transform("std") / varied.transform("mean")) > self.spread).to_numpy()
-        best = places.transform(lambda times: times.quantile(0.25)).to_numpy() if unstable.any() else typical
-        excess = np.where(unstable, np.maximum(events["dur"].to_numpy() - best, 0), 0.0)
+        events = events[["event", "key", "step", "dur", "name"]].iloc[chosen]
+        unstable, excess = self._excess(events)
         saving = np.zeros(len(rank.trace.device_events))
         saving[events["event"].to_numpy()] = excess
         claim = shortened(rank, saving)
@@ -76,6 +70,17 @@ class UnstableKernels(Rule):
             return None
         numbers = {"names": most(rank, events, excess), "calls": int(unstable.sum()), "asked": asked(rank, saving)}
         return Evidence(claim, numbers, rank.spans(claim))
+
+    def _excess(self, events: pd.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Which kernels take times that vary, and what each of these takes above the best at its place, ns."""
+        durations = events["dur"].to_numpy()
+        places = events.groupby([events["key"], events.groupby(["key", "step"]).cumcount()])["dur"]
+        typical = places.transform("median").to_numpy()
+        relative = pd.Series(durations / np.maximum(typical, 1), index=events.index).groupby(events["key"])
+        varied = relative.agg(["std", "mean"])
+        unstable = np.isin(events["key"].to_numpy(), varied.index[varied["std"] / varied["mean"] > self.spread])
+        best = places.transform(lambda times: times.quantile(0.25)).to_numpy() if unstable.any() else typical
+        return unstable, np.where(unstable, np.maximum(durations - best, 0), 0.0)
 
     def _regular(self, events: pd.DataFrame, steps: int) -> NDArray[np.bool_]:
         """Which kernels every step has as many of, and enough of them."""

@@ -93,10 +93,10 @@ def sole(rank: Rank, beside: str = "") -> dict[Lane, Sole]:
 
 def _sole(rank: Rank, lane: Lane, beside: str) -> Sole:
     events = rank.events[lane]
-    events = events[(events["kind"] != beside).to_numpy()]
-    place = events.index.to_numpy().astype(np.int32)
-    stamps = np.concatenate((events["ts"].to_numpy(), events["end"].to_numpy()))
-    order = np.argsort(stamps, kind="stable")
+    there = np.flatnonzero((events["kind"] != beside).to_numpy())
+    place = events.index.to_numpy()[there].astype(np.int32)
+    stamps = np.concatenate((events["ts"].to_numpy()[there], events["end"].to_numpy()[there]))
+    order = np.argsort(stamps, kind="stable").astype(np.int32)
     stamps = stamps[order]
     change = np.concatenate((place + 1, -(place + 1)))[order]
     depth = np.cumsum(np.sign(change), dtype=np.int32)[:-1]

@@ -19,7 +19,7 @@ from htareport.trace.host import innermost
 def within(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.int64]:
     """Row of the innermost operator of such a name around the launch of each device event, -1 for none."""
     host = rank.trace.host
-    named = coded(rank, pattern)[host["name"].array.codes] & (host["level"] == "operator").to_numpy()
+    named = coded(rank, pattern)[host["name"]] & host.of_level("operator")
     if not named.any():
         return np.full(len(rank.trace.device_events), NONE, np.int64)
     return launched.around(rank.trace, innermost(host, named))
@@ -28,7 +28,7 @@ def within(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.int64]:
 def outside(rank: Rank, rows: NDArray[np.int64], pattern: re.Pattern[str]) -> NDArray[np.int64]:
     """Row of the innermost operator around each row of the host table that has no such name, -1 for none."""
     host = rank.trace.host
-    others = ~coded(rank, pattern)[host["name"].array.codes] & (host["level"] == "operator").to_numpy()
+    others = ~coded(rank, pattern)[host["name"]] & host.of_level("operator")
     found: NDArray[np.int64] = innermost(host, others)[rows].astype(np.int64)
     return found
 

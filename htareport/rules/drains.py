@@ -68,7 +68,7 @@ class Drains:
         """What waited, most often first, with how often: by the operator that made the call, else by the call."""
         rows = self.row[self._of(kinds)]
         around = operators_around(rank)[rows]
-        codes = rank.trace.host["name"].array.codes[np.where(around >= 0, around, rows)]
+        codes = rank.trace.host["name"][np.where(around >= 0, around, rows)]
         names = Counter(rank.trace.loaded.strings[code] for code in codes.tolist())
         return sorted(names.items(), key=lambda item: (-item[1], item[0]))[:most]
 
@@ -95,7 +95,7 @@ def _drains(rank: Rank) -> Drains:
     host = rank.trace.host
     blocking = _launches_wait(rank)
     rows, directions = _waiting_rows(rank, blocking=blocking)
-    start, end, thread, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "thread", "capture"))
+    start, end, thread, capture = (host.at(name, rows) for name in ("ts", "end", "thread", "capture"))
     taken = list[tuple[int, int, int, int]]()
     for place, lane in enumerate(rank.lanes):
         gaps = rank.gaps[lane]
@@ -145,8 +145,8 @@ def _waiting_rows(rank: Rank, *, blocking: bool) -> tuple[NDArray[np.int64], pd.
     last = np.full(len(rank.trace.launches) + 1, -1, np.int64)  # One more, for those without a launch.
     np.maximum.at(last, launch, ends)
     copies = rows_named(rank, _COPIES, "call")
-    mine = host["launch"].to_numpy()[copies]
-    waits = (last[mine] >= 0) & (last[mine] <= host["end"].to_numpy()[copies])
+    mine = host.at("launch", copies)
+    waits = (last[mine] >= 0) & (last[mine] <= host.at("end", copies))
     kinds = rank.trace.copies.drop_duplicates("launch").set_index("launch")["copy_kind"]
     directions = pd.Series(kinds.reindex(mine).to_numpy(), copies).dropna()
     parts = [rows_named(rank, _WAITS, "call"), copies[waits], *([rows_named(rank, _LAUNCHES, "call")] * blocking)]
@@ -165,7 +165,7 @@ def _launches_wait(rank: Rank) -> bool:
 
 def _kinds(rank: Rank, rows: NDArray[np.int64], directions: pd.Series[Any]) -> NDArray[np.int64]:
     """What calls were made for, by the operators around them and the copies before them: places of Drain."""
-    codes, around = rank.trace.host["name"].array.codes, operators_around(rank)
+    codes, around = rank.trace.host["name"], operators_around(rank)
     is_scalar, is_shape, is_device = (coded(rank, pattern) for pattern in (_SCALAR, _SHAPE, _DEVICE))
     found = np.full(len(rows), _KINDS.index(Drain.OTHER))
     found[_direction(rows, directions, around) == "Memcpy DtoH"] = _KINDS.index(Drain.COPY_BACK)

@@ -58,7 +58,7 @@ class DriverAllocations(Rule):
             "names": rank.names(Cause.ALLOCATING),
             "calls": len(rows),
             "start": not len(rank.trace.steps)
-            or int(rank.trace.host["dur"].to_numpy()[rows].max(initial=0)) >= _START_NS,
+            or int(rank.trace.host.at("dur", rows).max(initial=0)) >= _START_NS,
             "per": per(rank),
         }
         return Evidence(claim, numbers, rank.spans(claim))
@@ -137,9 +137,9 @@ def _emptied(rank: Rank, share: float) -> int:
         return 0
     frees = rows_named(rank, _FREES, "call")
     outside = frees[operators_around(rank)[frees] < 0]
-    stamps = [_bursts(host["ts"].to_numpy()[outside])]
+    stamps = [_bursts(host.at("ts", outside))]
     functions, strings = rank.trace.loaded.tables.get("python_function", {}), rank.trace.loaded.strings
-    for table, codes in ((functions, functions.get("name")), (host, host["name"].array.codes)):
+    for table, codes in ((functions, functions.get("name")), (host, host["name"])):
         if codes is not None:
             used = [code for code in unique_sorted(codes).tolist() if _EMPTY_CACHE.search(strings[code])]
             stamps.append(np.asarray(table["ts"])[np.isin(codes, used)])

@@ -26,7 +26,7 @@ _FILL = re.compile(r"[Ff]ill|Memset|zero")
 def _launched_in(rank: Rank, rows: NDArray[np.int64]) -> pd.DataFrame:
     """Device events that are launched while rows of the host table run, on whatever thread."""
     host, events = rank.trace.host, rank.trace.device_events
-    runs = intervals.union(host["ts"].to_numpy()[rows], host["end"].to_numpy()[rows])
+    runs = intervals.union(host.at("ts", rows), host.at("end", rows))
     launch = events["launch"].to_numpy()
     launched = np.where(launch >= 0, rank.trace.launches["ts"].to_numpy()[launch], -1)
     place = np.searchsorted(runs[:, 0], launched, side="right") - 1

@@ -46,26 +46,26 @@ def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
 @kept
 def _names(rank: Rank) -> list[int]:
     """Codes of the names of host rows."""
-    used: list[int] = unique_sorted(rank.trace.host["name"].array.codes).tolist()
+    used: list[int] = unique_sorted(rank.trace.host["name"]).tolist()
     return used
 
 
 def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray[np.int64]:
     """Rows of the host table whose names match, of one level or of any, in order of the table."""
     host = rank.trace.host
-    found = coded(rank, pattern)[host["name"].array.codes]
+    found = coded(rank, pattern)[host["name"]]
     return np.flatnonzero(found & _of_level(rank, level) if level else found)
 
 
 @kept
 def _of_level(rank: Rank, level: str) -> NDArray[np.bool_]:
     """Which rows of the host table are of a level."""
-    return (rank.trace.host["level"] == level).to_numpy()
+    return rank.trace.host.of_level(level)
 
 
 def name_of(rank: Rank, row: int) -> str:
     """Name of a row of the host table."""
-    code = int(rank.trace.host["name"].array.codes[row])
+    code = int(rank.trace.host["name"][row])
     return rank.trace.loaded.strings[code]
 
 
@@ -83,7 +83,7 @@ def operators_around(rank: Rank) -> NDArray[np.int32]:
 def during(rank: Rank, rows: NDArray[np.int64]) -> Sets:
     """Idle time in which the host is late and runs any of these rows, within the windows."""
     host = rank.trace.host
-    start, end, capture = (host[name].to_numpy()[rows] for name in ("ts", "end", "capture"))
+    start, end, capture = (host.at(name, rows) for name in ("ts", "end", "capture"))
     captures = unique_sorted(capture).tolist()
     runs = {each: intervals.union(start[capture == each], end[capture == each]) for each in captures}
     return common(late(rank), {lane: runs.get(lane[1], EMPTY) for lane in rank.lanes})

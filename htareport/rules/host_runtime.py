@@ -126,7 +126,7 @@ class Recompilation(Rule):
         rows = rows_named(rank, _COMPILES)
         compiling, lookups = during(rank, rows), during(rank, rows_named(rank, _LOOKUP))
         claim = joined(compiling, minus(lookups, compiling))
-        starts, steps = rank.trace.host["ts"].to_numpy()[rows], rank.trace.steps
+        starts, steps = rank.trace.host.at("ts", rows), rank.trace.steps
         place = np.searchsorted(steps["start"].to_numpy(), starts, side="right")
         in_steps = len(unique_sorted(place[place > 0]))
         if rank.share(claim) < self.least and (in_steps < 2 or not total(compiling)):  # noqa: PLR2004  again

@@ -40,8 +40,8 @@ class _Waits(Rule):
 
 def _numbers(rank: Rank, drains: Drains, *kinds: Drain) -> dict[str, object]:
     row = drains.worst(*kinds)
-    host = rank.trace.host
-    frame = frame_at(rank, int(host["thread"].iloc[row]), int(host["ts"].iloc[row])) if row >= 0 else ""
+    host, at = rank.trace.host, [row]
+    frame = frame_at(rank, int(host.at("thread", at)[0]), int(host.at("ts", at)[0])) if row >= 0 else ""
     return {"calls": drains.calls(rank, *kinds), "frame": frame, "per": per(rank)}
 
 

@@ -42,7 +42,9 @@ class RankEvidence:
 def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidence:
     """Look at one rank with every rule. Never raises. The lengths of steps are those of every so many."""
     rank, made = Rank(trace), RankEvidence(trace.rank)
-    for rule in rules:
+    for before, rule in zip([None, *rules], rules, strict=False):
+        if before and before.family != rule.family:
+            rank.forget()  # Families share little, and what stays adds to the peak of those to come.
         try:
             if lacking := rule.lacking(rank):
                 made.lacking[rule.code] = lacking
@@ -65,7 +67,7 @@ def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidenc
     made.pieces = _pieces(made.found, rank)
     made.moves = _moves(made.found, rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
-    rank.made.clear()  # Some of it refers to the rank, which would keep the events alive.
+    rank.forget()  # Some of it refers to the rank, which would keep the events alive.
     return made
 
 

@@ -145,11 +145,11 @@ def _in_captures(rank: Rank) -> NDArray[np.bool_]:
     found = np.zeros(len(calls), np.bool_)
     start, thread = calls["ts"].to_numpy(), calls["thread"].to_numpy()
     begins, ends = (rows_named(rank, pattern, "call") for pattern in (_BEGIN, _END))
-    for row in begins.tolist():
-        on = int(host["thread"].iloc[row])
-        behind = host["ts"].to_numpy()[ends[(host["thread"].to_numpy()[ends] == on) & (ends > row)]]
+    end, on_thread = host.at("ts", ends), host.at("thread", ends)
+    for row, on, begin in zip(begins.tolist(), host.at("thread", begins), host.at("ts", begins), strict=True):
+        behind = end[(on_thread == on) & (ends > row)]
         if len(behind):
-            found |= (thread == on) & (start > host["ts"].iloc[row]) & (start < behind.min())
+            found |= (thread == on) & (start > begin) & (start < behind.min())
     return found
 
 

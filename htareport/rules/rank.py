@@ -30,6 +30,13 @@ class Rank:
         self._busy = dict[tuple[str, ...], Sets]()  # By kinds: nobody may change them.
         self._idle_by = dict[tuple[Cause, ...], Sets]()
 
+    def forget(self) -> None:
+        """Let go of what was worked out so far; it is worked out again if it is asked for."""
+        for kept in (self.made, self._busy, self._idle_by):
+            kept.clear()
+        for name in ("idle", "gaps"):
+            vars(self).pop(name, None)
+
     @cached_property
     def lanes(self) -> list[Lane]:
         """Each device in each capture in which it ran something."""

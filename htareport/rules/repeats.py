@@ -78,9 +78,9 @@ def _blockers(
     """Calls on launching threads between the first and the last launch of a step that cannot be captured."""
     host = rank.trace.host
     rows = rows_named(rank, _BLOCKS, "call")
-    ts = host["ts"].to_numpy()[rows]
+    ts = host.at("ts", rows)
     place = np.searchsorted(begin, ts, side="right") - 1
-    inside = (place >= 0) & (ts < end[np.maximum(place, 0)]) & np.isin(host["thread"].to_numpy()[rows], threads)
+    inside = (place >= 0) & (ts < end[np.maximum(place, 0)]) & np.isin(host.at("thread", rows), threads)
     rows = rows[inside]
     around = operators_around(rank)[rows]
     names = Counter(name_of(rank, int(row)) for row in np.where(around >= 0, around, rows).tolist())

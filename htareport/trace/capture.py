@@ -26,6 +26,7 @@ from htareport.trace.rows import Columns, Rows
 from htareport.trace.schema import CODED_COLUMNS
 from htareport.units import counted
 
+_NUMBERS = CODED_COLUMNS | {"thread", "forward_thread"}  # Of which there are few, and which stand for others.
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
 _MOST_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
@@ -272,7 +273,7 @@ def _narrowed(key: str, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind != "i" or not len(values):
         return values
     low, high = values.min(), values.max()
-    for dtype in (np.int8, np.int16, np.int32) if key in CODED_COLUMNS or key == "thread" else (np.int32,):
+    for dtype in (np.int8, np.int16, np.int32) if key in _NUMBERS else (np.int32,):
         limits = np.iinfo(dtype)
         if limits.min <= low and high <= limits.max and values.dtype.itemsize > limits.bits // 8:
             return values.astype(dtype)

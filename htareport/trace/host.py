@@ -17,56 +17,108 @@ from htareport.trace.links import UNLINKED
 OPERATOR_CATEGORIES = ("cpu_op", "Operator")
 ANNOTATION_CATEGORY = "user_annotation"
 PYTHON_CATEGORY = "python_function"
-_LEVELS = ("annotation", "operator", "call")  # From outside to inside where two rows start and end together.
-LEVEL_DTYPE = pd.CategoricalDtype([*_LEVELS, "python"])
+# The first three from outside to inside, where two rows start and end together; Python is outermost.
+LEVELS = ("annotation", "operator", "call", "python")
+LEVEL_DTYPE = pd.CategoricalDtype([*LEVELS])
+_COLUMNS = (
+    "name", "level", "ts", "end", "dur", "thread", "capture", "source", "row", "launch", "parent", "depth",
+)  # fmt: skip
+_DTYPES = {"ts": np.int64, "dur": np.int64, "thread": np.int32, "capture": np.int16}
+_DEEP = np.iinfo(np.int16).max
 
 
-def host_table(loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFrame, *, python: bool) -> pd.DataFrame:
-    """Annotations, operators and runtime calls by thread and start; Python functions only if asked for.
+class Host:
+    """Host rows as a tree, by thread and start; Python functions only if asked for.
 
-    Columns: name, level (annotation, operator, call, python), ts, end, dur (ns), thread, capture, source and row (of
-    the events table), launch (row of `launches`, -1 for what is no call), parent (row of this table, -1 for the
-    outermost), depth (0 for those). A row that outlasts the one it starts in still counts as within it.
+    `host[name]` is a column, an array: level (code of LEVELS), ts, end, dur (ns), thread, capture, source and row (of
+    the events table), name (code), launch (row of `launches`, -1 for what is no call), parent (row of this table, -1
+    for the outermost), depth (0 for those). A row that outlasts the one it starts in still counts as within it.
+
+    These are most rows of a rank. Only what is made for them stays; all else is taken anew from the events.
     """
-    tables = [
-        (number, within, columns)
-        for number, (category, columns) in enumerate(loaded.tables.items())
-        if (within := level_of(category, python=python)) is not None
-    ]
-    sizes = [len(columns["ts"]) for _, _, columns in tables]
 
-    def stacked(key: str) -> NDArray[Any]:
-        parts = [columns[key] for _, _, columns in tables]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    def __init__(self, loaded: Loaded, names: pd.CategoricalDtype, launches: pd.DataFrame, *, python: bool) -> None:
+        found = [
+            (number, level, columns)
+            for number, (category, columns) in enumerate(loaded.tables.items())
+            if (level := level_of(category, python=python)) is not None
+        ]
+        self._names, self._launches = names, launches
+        self._sources, self._tables = [number for number, _, _ in found], [columns for _, _, columns in found]
+        sizes = [len(columns["ts"]) for columns in self._tables]
+        self._starts = np.cumsum([0, *sizes])
+        levels = np.repeat(np.array([LEVELS.index(level) for _, level, _ in found], np.int8), sizes)
+        self._order = self._sorted(levels)
+        self._level, self._name = levels[self._order], self._taken("name")
+        ts, thread, capture = self["ts"], self["thread"], self["capture"]
+        self._parent, depth = _tree(ts, self["end"], (np.diff(thread) != 0) | (np.diff(capture) != 0))
+        self._depth = depth.astype(np.int16) if depth.max(initial=0) <= _DEEP else depth
 
-    # Small keys and one column at a time: this table is the largest that analyses make.
-    level = np.repeat(np.array([LEVEL_DTYPE.categories.get_loc(within) for _, within, _ in tables], np.int8), sizes)
-    row = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes] or [np.zeros(0, np.int32)])
-    outside_first = np.where(level == len(_LEVELS), np.int8(-1), level)  # Python is outermost.
-    ts, thread, capture = stacked("ts"), stacked("thread").astype(np.int32), stacked("capture").astype(np.int16)
-    end = ts + stacked("dur")
-    order = np.lexsort((row, outside_first, -end, ts, capture, thread))
-    ts, end, thread, capture = ts[order], end[order], thread[order], capture[order]
-    parent, depth = _tree(ts, end, (np.diff(thread) != 0) | (np.diff(capture) != 0))
-    source = np.repeat(np.array([number for number, _, _ in tables], np.int16), sizes)[order]
-    row = row[order]
-    return pd.DataFrame(
-        {
-            "name": pd.Categorical.from_codes(stacked("name")[order], dtype=names),
-            "level": pd.Categorical.from_codes(level[order], dtype=LEVEL_DTYPE),
-            "ts": ts,
-            "end": end,
-            "dur": end - ts,
-            "thread": thread,
-            "capture": capture,
-            "source": source,
-            "row": row,
-            "launch": _launch_of(source, row, launches),
-            "parent": parent,
-            "depth": depth,
-        },
-        copy=False,
-    )
+    def _sorted(self, levels: NDArray[np.int8]) -> NDArray[np.int32]:
+        """Places of the rows in the categories one after the other, by thread, start and (descending) end."""
+        self._order = np.arange(self._starts[-1], dtype=np.int32)
+        outside_first = np.where(levels == LEVELS.index("python"), np.int8(-1), levels)
+        row, ts = self["row"], self["ts"]
+        keys = (row, outside_first, -self["end"], ts, self["capture"], self["thread"])
+        order: NDArray[np.int32] = np.lexsort(keys).astype(np.int32)
+        return order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        return self.at(column, None)
+
+    def at(self, column: str, rows: NDArray[Any] | list[int] | None) -> NDArray[Any]:
+        """A column of some rows: less work than all of it, where they are few."""
+        match column:
+            case "name" | "level" | "parent" | "depth":
+                values: NDArray[Any] = getattr(self, f"_{column}")
+            case "end":
+                ends: NDArray[np.int64] = self._taken("ts", rows) + self._taken("dur", rows)
+                return ends
+            case "launch":
+                values = _launch_of(self["source"], self["row"], self._launches)
+            case "source" | "row":
+                order = self._order if rows is None else self._order[rows]
+                table = np.searchsorted(self._starts, order, side="right") - 1
+                if column == "source":
+                    return np.array(self._sources, np.int16)[table]
+                values = (order - self._starts[table]).astype(np.int32)
+                return values
+            case _:
+                return self._taken(column, rows)
+        return values if rows is None else values[rows]
+
+    def _taken(self, column: str, rows: NDArray[Any] | list[int] | None = None) -> NDArray[Any]:
+        """A column of the events in the order of this table."""
+        dtype = _DTYPES.get(column)
+        if rows is None:
+            parts = [columns[column] for columns in self._tables]
+            stacked = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+            found: NDArray[Any] = stacked[self._order].astype(dtype or stacked.dtype, copy=False)
+            return found
+        order = self._order[rows]
+        table = np.searchsorted(self._starts, order, side="right") - 1
+        found = np.zeros(len(order), dtype or np.int64)
+        for number, columns in enumerate(self._tables):
+            mine = np.flatnonzero(table == number)
+            found[mine] = columns[column][order[mine] - self._starts[number]]
+        return found
+
+    def of_level(self, level: str) -> NDArray[np.bool_]:
+        """Which rows are of a level: annotation, operator, call or python."""
+        return np.asarray(self._level == LEVELS.index(level))
+
+    def names(self, rows: NDArray[Any] | list[int] | None = None) -> pd.Categorical:
+        """Names of all rows, or of some."""
+        return pd.Categorical.from_codes(self.at("name", rows), dtype=self._names)
+
+    def frame(self, rows: NDArray[Any] | list[int] | None = None) -> pd.DataFrame:
+        """All columns of all rows, or of some, with names and levels as categories."""
+        columns = {name: self.at(name, rows) for name in _COLUMNS}
+        level = pd.Categorical.from_codes(columns["level"], dtype=LEVEL_DTYPE)
+        return pd.DataFrame(columns | {"name": self.names(rows), "level": level}, copy=False)
 
 
 def level_of(category: str, *, python: bool) -> str | None:
@@ -105,14 +157,14 @@ def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.D
     return found
 
 
-def nearest(host: pd.DataFrame, level: str) -> NDArray[np.int32]:
+def nearest(host: Host, level: str) -> NDArray[np.int32]:
     """Row of the innermost row of a level around each row, -1 for none. Chains of other rows are skipped."""
-    return innermost(host, (host["level"] == level).to_numpy())
+    return innermost(host, host.of_level(level))
 
 
-def innermost(host: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
+def innermost(host: Host, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Row of the innermost of some rows around each row, -1 for none."""
-    parent = host["parent"].to_numpy()
+    parent = host["parent"]
     reached = np.full(len(host) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: no row leads to none.
     reached[:-1] = parent
     reached[:-1][wanted] = np.flatnonzero(wanted)
@@ -124,16 +176,16 @@ def innermost(host: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.int32
         reached = further
 
 
-def launching_rows(host: pd.DataFrame, launches: NDArray[np.int64]) -> NDArray[np.int64]:
+def launching_rows(host: Host, launches: NDArray[np.int64]) -> NDArray[np.int64]:
     """Row of the host table for each row of `launches`, -1 for none."""
-    launch = host["launch"].to_numpy()
+    launch = host["launch"]
     calls = np.flatnonzero(launch != UNLINKED)
     rows = np.full(int(launch.max(initial=UNLINKED)) + 2, UNLINKED, np.int64)  # The last is for those of no launch.
     rows[launch[calls]] = calls
     return rows[launches]
 
 
-def backward_links(loaded: Loaded, host: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def backward_links(loaded: Loaded, host: Host) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Outermost operators of the backward pass, and the forward operator that each undoes: two arrays of host rows.
 
     They share the sequence number, which counts by thread; the trace names the forward thread by a number of its own,
@@ -157,11 +209,11 @@ def backward_links(loaded: Loaded, host: pd.DataFrame) -> tuple[NDArray[np.int64
 
 
 def _numbered_operators(
-    loaded: Loaded, host: pd.DataFrame
+    loaded: Loaded, host: Host
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Operators with a sequence number, in order: host row, number, and number of the forward thread."""
-    sources, rows = host["source"].to_numpy(), host["row"].to_numpy()
-    is_operator = (host["level"] == "operator").to_numpy()
+    sources, rows = host["source"], host["row"]
+    is_operator = host.of_level("operator")
     parts = [np.zeros((3, 0), np.int64)]
     for number, table in enumerate(loaded.tables.values()):
         if "sequence" in table:
@@ -173,7 +225,7 @@ def _numbered_operators(
     return row, sequence, forward_thread
 
 
-def _calls(host: pd.DataFrame, rows: NDArray[np.int64], numbers: dict[str, NDArray[np.int64]]) -> pd.DataFrame:
+def _calls(host: Host, rows: NDArray[np.int64], numbers: dict[str, NDArray[np.int64]]) -> pd.DataFrame:
     """What matching forward and backward operators needs to know of some of them."""
     taken = {"capture": "capture", "thread": "thread", "start": "ts", "end": "end"}
-    return pd.DataFrame({"row": rows} | {name: host[key].to_numpy()[rows] for name, key in taken.items()} | numbers)
+    return pd.DataFrame({"row": rows} | {name: host.at(key, rows) for name, key in taken.items()} | numbers)

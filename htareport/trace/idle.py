@@ -21,6 +21,7 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.trace import classify
+from htareport.trace.host import LEVELS, Host
 from htareport.trace.kept import kept
 from htareport.trace.model import RankTrace
 
@@ -129,9 +130,8 @@ class _Host:
 
     def __init__(self, trace: RankTrace) -> None:
         table = trace.host
-        self.start, self.end = table["ts"].to_numpy(), table["end"].to_numpy()
-        self.thread, self.capture = table["thread"].to_numpy(), table["capture"].to_numpy()
-        self.parent, self.codes = table["parent"].to_numpy(), table["name"].array.codes
+        self.start, self.end, self.parent = table["ts"], table["end"], table["parent"]
+        self.thread, self.capture, self.codes = table["thread"], table["capture"], table["name"]
         self.strings = trace.loaded.strings
         self.cause = _causes(table, self.codes, self.strings)
 
@@ -157,7 +157,7 @@ class _Host:
         return pd.DataFrame({"cause": str(cause), "name": names, "time": sums.to_numpy()})
 
 
-def _causes(table: pd.DataFrame, codes: NDArray[Any], strings: list[str]) -> NDArray[np.int8]:
+def _causes(table: Host, codes: NDArray[Any], strings: list[str]) -> NDArray[np.int8]:
     """Cause of each row of the host: by its name, else by its level; steps are none (-1)."""
     patterns = [(cause, re.compile(pattern, re.IGNORECASE)) for cause, pattern in _NAMES.items()]
     of_name = np.full(len(strings), -1, np.int8)
@@ -166,10 +166,11 @@ def _causes(table: pd.DataFrame, codes: NDArray[Any], strings: list[str]) -> NDA
         of_name[code] = next((_ON_HOST.index(cause) for cause, pattern in patterns if pattern.search(name)), -1)
         if classify.step_number(name) is not None:
             of_name[code] = -2
-    levels = [_ON_HOST.index(_OF_LEVEL[level]) if level in _OF_LEVEL else -2 for level in table["level"].cat.categories]
-    of_level = np.array(levels, np.int8)[table["level"].cat.codes.to_numpy()]
+    levels = [_ON_HOST.index(_OF_LEVEL[level]) if level in _OF_LEVEL else -2 for level in LEVELS]
+    of_level = np.array(levels, np.int8)[table["level"]]
     found = of_name[codes]
-    return np.where(found == -1, of_level, found).astype(np.int8)
+    causes: NDArray[np.int8] = np.where(found == -1, of_level, found)
+    return causes
 
 
 def _split(gaps: _Gaps, host: _Host, capture: int, names: list[pd.DataFrame]) -> Iterator[tuple[Cause, Intervals]]:

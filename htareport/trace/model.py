@@ -17,7 +17,7 @@ from htareport.trace import classify
 from htareport.trace.cache import load_rank
 from htareport.trace.capture import Capture, Loaded
 from htareport.trace.events import Events, collective_table, copy_table, device_table, launch_table
-from htareport.trace.host import host_table
+from htareport.trace.host import Host
 from htareport.trace.job import Files
 from htareport.trace.links import UNLINKED, link_warnings
 from htareport.trace.options import ReadOptions
@@ -190,14 +190,14 @@ class RankTrace:
         return copy_table(self.loaded, self.device_events)
 
     @cached_property
-    def host(self) -> pd.DataFrame:
-        """Annotations, operators and runtime calls as a tree; for the columns see host.host_table."""
-        return host_table(self.loaded, self._names, self.launches, python=False)
+    def host(self) -> Host:
+        """Annotations, operators and runtime calls as a tree."""
+        return Host(self.loaded, self._names, self.launches, python=False)
 
     @cached_property
-    def host_with_python(self) -> pd.DataFrame:
+    def host_with_python(self) -> Host:
         """The same with Python functions."""
-        return host_table(self.loaded, self._names, self.launches, python=True)
+        return Host(self.loaded, self._names, self.launches, python=True)
 
     @cached_property
     def made(self) -> dict[Any, Any]:

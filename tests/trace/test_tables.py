@@ -153,7 +153,7 @@ def test_host_tree(load):
     builder.annotation("forward", 10, 10).cpu_op("aten::linear", 10, 10).python_function("f", 10, 10)
     builder.cpu_op("other thread", 11, 5, tid=5).cpu_op("behind", 20, 1)
     trace = load(builder)
-    host = trace.host
+    host, with_python = trace.host.frame(), trace.host_with_python
     rows = list(zip(host["name"], host["level"], host["depth"], strict=True))
     thread = rows[:5] if rows[0][0] == "forward" else rows[1:]
     assert thread == [
@@ -161,11 +161,14 @@ def test_host_tree(load):
         ("cudaLaunchKernel", "call", 3), ("behind", "operator", 0),
     ]  # fmt: skip
     assert [trace.launches["name"].iloc[at] for at in host["launch"] if at >= 0] == ["cudaLaunchKernel"]
-    around = {level: nearest(host, level) for level in ("annotation", "operator")}
+    around = {level: nearest(trace.host, level) for level in ("annotation", "operator")}
     launch = host.index[host["level"] == "call"][0]
     assert [host["name"].iloc[around[level][launch]] for level in around] == ["forward", "aten::mm"]
-    assert trace.host_with_python["name"].iloc[trace.host_with_python["parent"].max()] == "aten::mm"
-    assert len(trace.host_with_python) == len(host) + 1
+    assert with_python.names([with_python["parent"].max()]).tolist() == ["aten::mm"]
+    assert len(with_python) == len(host) + 1
+    some = np.array([3, 0, -1])
+    for name in host:  # Taken for some rows, in whatever order.
+        assert trace.host.frame(some)[name].tolist() == host[name].iloc[some].tolist()
     assert len(load(TraceBuilder().kernel("k", 1, 1)).host) == 0
 
 
