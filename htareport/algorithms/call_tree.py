@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.chunks import chunks
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT, parents
 
@@ -115,11 +116,10 @@ def _among(parent: NDArray[np.integer[Any]], nodes: NDArray[np.int32]) -> NDArra
 def self_times(starts: Nodes, ends: Nodes, parent: NDArray[np.integer[Any]]) -> Nodes:
     """Time of each node outside its children, which follow each other; at least 0."""
     own = ends - starts
-    child = np.flatnonzero(parent != NO_PARENT)
-    above = parent[child]
-    within = np.minimum(ends[child], ends[above])
-    within -= starts[child]
-    np.subtract.at(own, above, np.maximum(within, 0, out=within))
+    for chunk in chunks(len(own)):
+        child = np.flatnonzero(parent[chunk] != NO_PARENT) + chunk.start
+        above = parent[child]
+        np.subtract.at(own, above, np.maximum(np.minimum(ends[child], ends[above]) - starts[child], 0))
     np.maximum(own, 0, out=own)
     return own
 

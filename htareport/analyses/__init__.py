@@ -30,7 +30,8 @@ def analysis_classes() -> dict[str, type[Analysis]]:
         for module in map(import_module, _own_modules())
         for value in vars(module).values()
         if isinstance(value, type)
-        and Analysis in value.__mro__  # What issubclass asks of an ABC is kept for every pair of classes.
+        and Analysis in value.__mro__  # What issubclass says no to, an ABC remembers for each of its subclasses.
+        and issubclass(value, Analysis)
         and not inspect.isabstract(value)
         and value.__module__ == module.__name__
     ]

@@ -24,7 +24,8 @@ def rule_classes() -> dict[str, type[Rule]]:
     found = dict[str, type[Rule]]()
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         for value in vars(import_module(module.name)).values():
-            if isinstance(value, type) and Rule in value.__mro__ and not isabstract(value):
+            # What issubclass says no to, an ABC remembers for each of its subclasses: it is asked of rules alone.
+            if isinstance(value, type) and Rule in value.__mro__ and issubclass(value, Rule) and not isabstract(value):
                 found[value.code] = value
     for point in entry_points(group=ENTRY_POINTS):
         rule = point.load()

@@ -57,8 +57,7 @@ class DriverAllocations(Rule):
         numbers = {
             "names": rank.names(Cause.ALLOCATING),
             "calls": len(rows),
-            "start": not len(rank.trace.steps)
-            or int(rank.trace.host.at("dur", rows).max(initial=0)) >= _START_NS,
+            "start": not len(rank.trace.steps) or int(rank.trace.host.at("dur", rows).max(initial=0)) >= _START_NS,
             "per": per(rank),
         }
         return Evidence(claim, numbers, rank.spans(claim))

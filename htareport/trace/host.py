@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms.distinct import unique_sorted
+from htareport.algorithms.chunks import chunks
 from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.trace import classify
 from htareport.trace.capture import Loaded
 from htareport.trace.links import UNLINKED
+from htareport.trace.rows import Columns
 
 OPERATOR_CATEGORIES = ("cpu_op", "Operator")
 ANNOTATION_CATEGORY = "user_annotation"
@@ -23,7 +24,11 @@ LEVEL_DTYPE = pd.CategoricalDtype([*LEVELS])
 _COLUMNS = (
     "name", "level", "ts", "end", "dur", "thread", "capture", "source", "row", "launch", "parent", "depth",
 )  # fmt: skip
-_DTYPES = {"ts": np.int64, "dur": np.int64, "thread": np.int32, "capture": np.int16}
+_DTYPES: dict[str, Any] = {
+    **dict.fromkeys(("ts", "dur", "end"), np.int64),
+    **dict.fromkeys(("thread", "row", "launch"), np.int32),
+    **dict.fromkeys(("capture", "source"), np.int16),
+}
 _DEEP = np.iinfo(np.int16).max
 
 
@@ -43,82 +48,81 @@ class Host:
             for number, (category, columns) in enumerate(loaded.tables.items())
             if (level := level_of(category, python=python)) is not None
         ]
-        self._names, self._launches = names, launches
-        self._sources, self._tables = [number for number, _, _ in found], [columns for _, _, columns in found]
+        self._names = names
+        self._sources = np.array([number for number, _, _ in found], np.int16)
+        self._tables = [columns | {"launch": _launches_in(launches, number, columns)} for number, _, columns in found]
         sizes = [len(columns["ts"]) for columns in self._tables]
         self._starts = np.cumsum([0, *sizes])
         levels = np.repeat(np.array([LEVELS.index(level) for _, level, _ in found], np.int8), sizes)
+        self._made = dict[str, NDArray[Any]]()
+        self._order = np.arange(self._starts[-1], dtype=np.int32)
         self._order = self._sorted(levels)
-        self._level, self._name = levels[self._order], self._taken("name")
-        ts, thread, capture = self["ts"], self["thread"], self["capture"]
-        self._parent, depth = _tree(ts, self["end"], (np.diff(thread) != 0) | (np.diff(capture) != 0))
-        self._depth = depth.astype(np.int16) if depth.max(initial=0) <= _DEEP else depth
+        self._made |= {"level": levels[self._order], "name": self["name"]}
+        self._made["parent"], depth = self._tree()
+        self._made["depth"] = depth.astype(np.int16) if depth.max(initial=0) <= _DEEP else depth
 
     def _sorted(self, levels: NDArray[np.int8]) -> NDArray[np.int32]:
-        """Places of the rows in the categories one after the other, by thread, start and (descending) end."""
-        self._order = np.arange(self._starts[-1], dtype=np.int32)
+        """Places of the rows in the categories one after the other, by thread, capture, start and (descending) end."""
         outside_first = np.where(levels == LEVELS.index("python"), np.int8(-1), levels)
-        row, ts = self["row"], self["ts"]
-        keys = (row, outside_first, -self["end"], ts, self["capture"], self["thread"])
+        keys = (self["row"], outside_first, -self["dur"], self["ts"], self["capture"], self["thread"])
         order: NDArray[np.int32] = np.lexsort(keys).astype(np.int32)
         return order
+
+    def _tree(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Parent and depth of the rows, which are nested by thread and capture."""
+        thread, capture = self["thread"], self["capture"]
+        limits = np.flatnonzero((np.diff(thread) != 0) | (np.diff(capture) != 0)) + 1
+        del thread, capture
+        starts, ends = self["ts"], self["end"]
+        parent, depth = np.full(len(starts), NO_PARENT, np.int32), np.zeros(len(starts), np.int32)
+        for first, last in zip(np.append(0, limits).tolist(), np.append(limits, len(starts)).tolist(), strict=True):
+            found, depth[first:last] = tree(starts[first:last], ends[first:last])
+            found[found != NO_PARENT] += first
+            parent[first:last] = found
+        return parent, depth
 
     def __len__(self) -> int:
         return len(self._order)
 
     def __getitem__(self, column: str) -> NDArray[Any]:
-        return self.at(column, None)
+        """A column of all rows."""
+        return self._made[column] if column in self._made else self._taken(column, self._order)
 
-    def at(self, column: str, rows: NDArray[Any] | list[int] | None) -> NDArray[Any]:
+    def at(self, column: str, rows: NDArray[Any] | list[int]) -> NDArray[Any]:
         """A column of some rows: less work than all of it, where they are few."""
-        match column:
-            case "name" | "level" | "parent" | "depth":
-                values: NDArray[Any] = getattr(self, f"_{column}")
-            case "end":
-                ends: NDArray[np.int64] = self._taken("ts", rows) + self._taken("dur", rows)
-                return ends
-            case "launch":
-                values = _launch_of(self["source"], self["row"], self._launches)
-            case "source" | "row":
-                order = self._order if rows is None else self._order[rows]
-                table = np.searchsorted(self._starts, order, side="right") - 1
-                if column == "source":
-                    return np.array(self._sources, np.int16)[table]
-                values = (order - self._starts[table]).astype(np.int32)
-                return values
-            case _:
-                return self._taken(column, rows)
-        return values if rows is None else values[rows]
+        made = self._made.get(column)
+        return self._taken(column, self._order[rows]) if made is None else made[rows]
 
-    def _taken(self, column: str, rows: NDArray[Any] | list[int] | None = None) -> NDArray[Any]:
-        """A column of the events in the order of this table."""
-        dtype = _DTYPES.get(column)
-        if rows is None:
-            parts = [columns[column] for columns in self._tables]
-            stacked = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-            found: NDArray[Any] = stacked[self._order].astype(dtype or stacked.dtype, copy=False)
-            return found
-        order = self._order[rows]
-        table = np.searchsorted(self._starts, order, side="right") - 1
-        found = np.zeros(len(order), dtype or np.int64)
-        for number, columns in enumerate(self._tables):
-            mine = np.flatnonzero(table == number)
-            found[mine] = columns[column][order[mine] - self._starts[number]]
+    def _taken(self, column: str, order: NDArray[np.int32]) -> NDArray[Any]:
+        """A column of the events at some places in the categories one after the other."""
+        dtypes = {table[column].dtype for table in self._tables} if column == "name" else {_DTYPES[column]}
+        found = np.empty(len(order), np.result_type(*dtypes) if dtypes else np.int8)
+        for chunk in chunks(len(order)):
+            table = np.searchsorted(self._starts, order[chunk], side="right") - 1
+            row = order[chunk] - self._starts[table]
+            if column in {"source", "row"}:
+                found[chunk] = row if column == "row" else self._sources[table]
+                continue
+            for number, columns in enumerate(self._tables):
+                mine = np.flatnonzero(table == number)
+                values = columns["ts" if column == "end" else column][row[mine]]
+                found[chunk][mine] = values + columns["dur"][row[mine]] if column == "end" else values
         return found
 
     def of_level(self, level: str) -> NDArray[np.bool_]:
         """Which rows are of a level: annotation, operator, call or python."""
-        return np.asarray(self._level == LEVELS.index(level))
+        return np.asarray(self._made["level"] == LEVELS.index(level))
 
-    def names(self, rows: NDArray[Any] | list[int] | None = None) -> pd.Categorical:
-        """Names of all rows, or of some."""
+    def names(self, rows: NDArray[Any] | list[int]) -> pd.Categorical:
+        """Names of some rows."""
         return pd.Categorical.from_codes(self.at("name", rows), dtype=self._names)
 
     def frame(self, rows: NDArray[Any] | list[int] | None = None) -> pd.DataFrame:
         """All columns of all rows, or of some, with names and levels as categories."""
-        columns = {name: self.at(name, rows) for name in _COLUMNS}
+        columns = {name: self[name] if rows is None else self.at(name, rows) for name in _COLUMNS}
+        name = pd.Categorical.from_codes(columns["name"], dtype=self._names)
         level = pd.Categorical.from_codes(columns["level"], dtype=LEVEL_DTYPE)
-        return pd.DataFrame(columns | {"name": self.names(rows), "level": level}, copy=False)
+        return pd.DataFrame(columns | {"name": name, "level": level}, copy=False)
 
 
 def level_of(category: str, *, python: bool) -> str | None:
@@ -132,29 +136,12 @@ def level_of(category: str, *, python: bool) -> str | None:
     return "call" if classify.is_runtime(category) else None
 
 
-def _tree(
-    starts: NDArray[np.int64], ends: NDArray[np.int64], breaks: NDArray[np.bool_]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Parent and depth of rows that are sorted by thread, start and (descending) end; a new one begins at breaks."""
-    parent, depth = np.full(len(starts), NO_PARENT, np.int32), np.zeros(len(starts), np.int32)
-    limits = np.flatnonzero(breaks) + 1
-    for first, last in zip(np.append(0, limits).tolist(), np.append(limits, len(starts)).tolist(), strict=True):
-        found, depth[first:last] = tree(starts[first:last], ends[first:last])
-        found[found != NO_PARENT] += first
-        parent[first:last] = found
-    return parent, depth
-
-
-def _launch_of(source: NDArray[np.int16], row: NDArray[np.int32], launches: pd.DataFrame) -> NDArray[np.int32]:
-    found = np.full(len(row), UNLINKED, np.int32)
-    sources, rows = launches["source"].to_numpy(), launches["row"].to_numpy()
-    for number in unique_sorted(sources).tolist():
-        there = np.flatnonzero(sources == number)
-        position = np.empty(len(there), np.int64)
-        position[rows[there]] = there
-        mine = source == number
-        found[mine] = position[row[mine]]
-    return found
+def _launches_in(launches: pd.DataFrame, number: int, columns: Columns) -> NDArray[np.int32]:
+    """Row of `launches` of each row of a category, -1 for what is no call."""
+    found = np.full(len(columns["ts"]), UNLINKED, np.int32)
+    there = np.flatnonzero(launches["source"].to_numpy() == number)
+    found[launches["row"].to_numpy()[there]] = there
+    return found if len(there) else np.broadcast_to(np.int32(UNLINKED), len(found))
 
 
 def nearest(host: Host, level: str) -> NDArray[np.int32]:
@@ -169,11 +156,18 @@ def innermost(host: Host, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
     reached[:-1] = parent
     reached[:-1][wanted] = np.flatnonzero(wanted)
     while True:
-        further = reached[reached]  # Twice as far in each round.
-        if (further == reached).all():
-            found: NDArray[np.int32] = reached[parent]
-            return found
+        further = _leading(reached, reached)  # Twice as far in each round.
+        if np.array_equal(further, reached):
+            return _leading(reached, parent)
         reached = further
+
+
+def _leading(reached: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Where rows lead to."""
+    found = np.empty_like(rows)
+    for chunk in chunks(len(rows)):
+        found[chunk] = reached[rows[chunk]]
+    return found
 
 
 def launching_rows(host: Host, launches: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -208,9 +202,7 @@ def backward_links(loaded: Loaded, host: Host) -> tuple[NDArray[np.int64], NDArr
     return pairs["row"].to_numpy(np.int64), pairs["row_forward"].to_numpy(np.int64)
 
 
-def _numbered_operators(
-    loaded: Loaded, host: Host
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _numbered_operators(loaded: Loaded, host: Host) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Operators with a sequence number, in order: host row, number, and number of the forward thread."""
     sources, rows = host["source"], host["row"]
     is_operator = host.of_level("operator")

@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.chunks import chunks
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.trace import classify
@@ -134,6 +135,16 @@ class _Host:
         self.thread, self.capture, self.codes = table["thread"], table["capture"], table["name"]
         self.strings = trace.loaded.strings
         self.cause = _causes(table, self.codes, self.strings)
+        self.outer = self._outer()
+
+    def _outer(self) -> NDArray[np.bool_]:
+        """Rows that do not lie within one of the same cause: together they last as long as all of it."""
+        outer = np.ones(len(self.start), np.bool_)
+        for chunk in chunks(len(outer)):
+            parent = self.parent[chunk]
+            within = (self.cause[parent] == self.cause[chunk]) & (self.end[parent] >= self.end[chunk])
+            outer[chunk] = (parent < 0) | ~within
+        return outer
 
     def rows(self, cause: Cause, capture: int, thread: int, *, others: bool) -> NDArray[np.int64]:
         """Rows of a cause on a thread of a capture, or on all the other threads."""
@@ -142,10 +153,12 @@ class _Host:
 
     def named(self, cause: Cause, rows: NDArray[np.int64], taken: Intervals) -> pd.DataFrame:
         """What of these intervals lies in rows of each name, outside the rows of the same cause within them."""
-        covered = intervals.covered(taken, self.start[rows], self.end[rows])
+        covered = np.empty(len(rows), np.int64)
+        for chunk in chunks(len(rows)):
+            covered[chunk] = intervals.covered(taken, self.start[rows[chunk]], self.end[rows[chunk]])
         used = covered > 0
         rows, covered = rows[used], covered[used]
-        place = np.full(len(self.start), -1, np.int64)
+        place = np.full(len(self.start), -1, np.int32)
         place[rows] = np.arange(len(rows))
         inner = place[self.parent[rows]]
         inner[self.parent[rows] < 0] = -1
@@ -190,7 +203,8 @@ def _split(gaps: _Gaps, host: _Host, capture: int, names: list[pd.DataFrame]) ->
         for others in (False, True):
             for cause in _ON_HOST:
                 rows = host.rows(cause, capture, thread, others=others)
-                taken = intervals.intersection(free, intervals.union(host.start[rows], host.end[rows]))
+                outer = rows[host.outer[rows]]
+                taken = intervals.intersection(free, intervals.union(host.start[outer], host.end[outer]))
                 if len(taken):
                     free = intervals.difference(free, taken)
                     names.append(host.named(cause, rows, taken))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.chunks import chunks
 from htareport.algorithms.distinct import unique_sorted
 from htareport.report import Unit
 from htareport.trace import classify
@@ -84,6 +85,9 @@ def step_of(steps: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.int32]
     if not len(steps):
         return np.full(len(stamps), OUTSIDE, np.int32)
     start, end, number = (steps[name].to_numpy() for name in ("start", "end", "number"))
-    at = np.searchsorted(start, stamps, side="right") - 1
-    inside = (at >= 0) & (stamps < end[np.maximum(at, 0)])
-    return np.where(inside, number[np.maximum(at, 0)], OUTSIDE).astype(np.int32)
+    found = np.full(len(stamps), OUTSIDE, np.int32)
+    for chunk in chunks(len(stamps)):
+        at = np.searchsorted(start, stamps[chunk], side="right") - 1
+        inside = (at >= 0) & (stamps[chunk] < end[np.maximum(at, 0)])
+        found[chunk] = np.where(inside, number[np.maximum(at, 0)], OUTSIDE)
+    return found
