@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +19,11 @@ def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     return tree(starts, ends)[0]
 
 
-def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Parents as above, and how many intervals are around each."""
+def tree(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], *, clip: bool = False
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Parents as above, and how many intervals are around each. With `clip` a child ends with its parent at the latest.
+    """
     found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     stack: list[int] = []  # The intervals that are open, and when each ends.
     open_until: list[int] = []
@@ -31,6 +36,8 @@ def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np
                 stack.pop()
                 open_until.pop()
                 top_end = open_until[-1] if stack else 0
+            if clip and stack and end > top_end:
+                end = top_end  # noqa: PLW2901  what lasts longer than the call it is in was not seen to end
             around.append(stack[-1] if stack else NO_PARENT)
             level.append(len(stack))
             stack.append(index)
@@ -60,3 +67,34 @@ def self_times(
     result, outer = np.empty_like(own), np.empty_like(outermost)
     result[order], outer[order] = np.maximum(own, 0), outermost
     return result, outer
+
+
+class Own(NamedTuple):
+    """Time of calls outside those within them: pieces from `start` to `end` of `row`; and the tree of all rows."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    row: NDArray[np.int64]
+    parent: NDArray[np.int32]
+
+
+def own_pieces(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Own:
+    """Cut a thread's time by its innermost interval. Intervals must be sorted by (start, -end).
+
+    One that outlasts its parent ends with it: profilers leave calls open whose end they have not seen.
+    """
+    parent, depth = tree(starts, ends, clip=True)
+    until, rows = ends.copy(), np.arange(len(starts))
+    by_depth = np.argsort(depth.astype(np.int16), kind="stable")  # Of two bytes it is a radix sort.
+    for level in np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])[1:]:
+        until[level] = np.minimum(until[level], until[parent[level]])
+    # Before each child since the one before it, or since the parent's start; and at last behind the last child.
+    child = np.argsort(parent, kind="stable")[np.count_nonzero(parent == NO_PARENT) :]
+    above, first = parent[child], np.ones(len(child), np.bool_)
+    first[1:] = above[1:] != above[:-1]
+    since = np.where(first, starts[above], until[np.append(child[:1], child[:-1])])
+    rest = starts.copy()
+    rest[above] = until[child]  # Of several children the last wins.
+    start, end = np.concatenate((since, rest)), np.concatenate((starts[child], until))
+    lasting = end > start
+    return Own(start[lasting], end[lasting], np.concatenate((above, rows))[lasting], parent)
