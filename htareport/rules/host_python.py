@@ -17,8 +17,8 @@ from htareport.algorithms.intervals import Intervals
 from htareport.algorithms.nesting import NO_PARENT, own_pieces
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import IDLE, per, short
-from htareport.rules.rank import Lane, Rank, Sets, common, joined, minus
+from htareport.rules.host_rows import IDLE, frame_in, per, short
+from htareport.rules.rank import Lane, Rank, Sets, common, joined
 from htareport.trace import Capability, classify
 from htareport.trace.host import PYTHON_CATEGORY, innermost
 from htareport.trace.idle import Cause
@@ -87,19 +87,22 @@ class PythonOverhead(Rule):
             for row in time.head(_MOST_NAMED).itertuples()
         ]  # fmt: skip
         spans = rank.spans(sets[0], name=short(frames[0]["name"]))
-        return Evidence(joined(*sets), {"frames": frames, "number": len(time)}, spans)
+        caller = frame_in(rank, spans)
+        numbers = {"frames": frames, "number": len(time), "caller": caller if caller != frames[0]["name"] else ""}
+        return Evidence(joined(*sets), numbers, spans)
 
     def tell(self, found: Found) -> Finding:
         frames, number = found.numbers["frames"], found.numbers["number"]
         first = frames[0]
         what = f"`{short(first['name'])}`" if number == 1 else f"{number} functions"
         said = ", ".join(_words(each, found) for each in frames)
-        kind = _kind(first)
+        kind, caller = _kind(first), found.numbers["caller"]
+        within = f" The longest such time is in `{short(caller)}`." if caller else ""
         return self.finding(
             found,
             f"Python code keeps the GPU waiting {found.time(found.most)} {found.per}, in {what}",
             evidence=f"The device is idle while the host runs {said} {found.per}: in the function itself, in no "
-            "operator or call of the runtime.",
+            f"operator or call of the runtime.{within}",
             advice=_ADVICE[kind],
             assumption="That Python takes no time any more. Recording stacks slows Python itself, so it is less without.",
             verify="The function is gone from the idle time, and the step is shorter without stacks, too.",
