@@ -22,6 +22,7 @@ from htareport.units import text as text_of
 
 Claim: TypeAlias = Mapping[Lane, Intervals]  # What could be saved, by device and capture, in ns.
 
+SLOW_CPUS = "slow CPUs"  # Shared: ranks whose operators take more of the CPU than those of others, by rank.
 AHEAD = "ahead"  # Among a rule's numbers: how long the host waits because it is far ahead of the device, ns per step.
 
 HIGH, MEDIUM, LOW = 0.05, 0.02, 0.005  # Shares of step time from which a saving is of that severity.

@@ -21,6 +21,9 @@ from htareport.trace.metadata import world_size_of
 from htareport.trace.steps import OUTSIDE
 
 
+STRAGGLERS = "stragglers"  # Shared: the ranks that all the others wait for.
+
+
 @kept
 def calls_of(rank: Rank) -> Evidence:
     """A rank's collectives and own time: the evidence of every rule that compares ranks, sent once for all of them."""
@@ -70,6 +73,7 @@ def skew_of(found: Found) -> Skew:
     """Work it out once for all rules that ask."""
     if "skew" not in found.shared:
         found.shared["skew"] = _skew(found)
+        found.shared[STRAGGLERS] = found.shared["skew"].named
     made: Skew = found.shared["skew"]
     return made
 

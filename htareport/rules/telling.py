@@ -16,6 +16,7 @@ from htareport.report import Column, Section, Status, Table, TableSpec, Unit, ke
 from htareport.rules import gates
 from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.looking import RankEvidence
+from htareport.rules.rank_moves import scaled
 from htareport.rules.what_if import with_step_times
 from htareport.trace.window import listed
 from htareport.units import text
@@ -121,11 +122,22 @@ def _divided(
             failure = {rule.code: traceback.format_exc(limit=-3)}
             ranks = [replace(each, errors=each.errors | failure, found=_without(each, rule.code)) for each in ranks]
             continue
+        limited = rule.takes_from == rule.code
         ranks = [
-            replace(each, pieces=_given(each.pieces, rule, taken[each.rank])) if taken.get(each.rank) else each
+            _with_given(each, rule, taken.get(each.rank, 0.0)) if limited or taken.get(each.rank) else each
             for each in ranks
         ]
     return ranks
+
+
+def _with_given(rank: RankEvidence, rule: Rule, amount: float) -> RankEvidence:
+    """A rank of which a rule gets so much; of what it claims itself the rest is nobody's."""
+    pieces = _given(rank.pieces, rule, amount)
+    if rule.takes_from != rule.code:
+        return replace(rank, pieces=pieces)
+    whole = _length(rank, [rule.code])
+    moves = rank.moves if isinstance(rank.moves, str) else scaled(rank.moves, rule.code, amount / whole if whole else 0)
+    return replace(rank, pieces=pieces, moves=moves)
 
 
 def _without(rank: RankEvidence, code: str) -> dict[str, Evidence]:
@@ -141,8 +153,9 @@ def _given(pieces: dict[tuple[str, ...], float], rule: Rule, amount: float) -> d
     for piece, ns in pieces.items():
         given = ns * share if giver in piece else 0.0
         taken = (*(code for code in piece if code != giver), rule.code)
-        for each, length in ((piece, ns - given), (taken, given)):
-            if length:
+        rest = piece if giver != rule.code else tuple(code for code in piece if code != giver)
+        for each, length in ((rest, ns - given), (taken, given)):
+            if each and length:
                 made[each] = made.get(each, 0.0) + length
     return made
 
