@@ -22,8 +22,7 @@ def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
 def tree(
     starts: NDArray[np.int64], ends: NDArray[np.int64], *, clip: bool = False
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Parents as above, and how many intervals are around each. With `clip` a child ends with its parent at the latest.
-    """
+    """Parents as above, and how many intervals are around each. With `clip` a child ends with its parent."""
     found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     stack: list[int] = []  # The intervals that are open, and when each ends.
     open_until: list[int] = []
@@ -84,8 +83,9 @@ def own_pieces(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Own:
     One that outlasts its parent ends with it: profilers leave calls open whose end they have not seen.
     """
     parent, depth = tree(starts, ends, clip=True)
-    until, rows = ends.copy(), np.arange(len(starts))
-    by_depth = np.argsort(depth.astype(np.int16), kind="stable")  # Of two bytes it is a radix sort.
+    until, rows = ends.copy(), np.arange(len(starts), dtype=np.int64)
+    small = np.min_scalar_type(depth.max(initial=0))  # Of one or two bytes they take a tenth of the time to sort.
+    by_depth = np.argsort(depth.astype(small), kind="stable")
     for level in np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])[1:]:
         until[level] = np.minimum(until[level], until[parent[level]])
     # Before each child since the one before it, or since the parent's start; and at last behind the last child.
@@ -97,4 +97,5 @@ def own_pieces(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Own:
     rest[above] = until[child]  # Of several children the last wins.
     start, end = np.concatenate((since, rest)), np.concatenate((starts[child], until))
     lasting = end > start
-    return Own(start[lasting], end[lasting], np.concatenate((above, rows))[lasting], parent)
+    row = np.concatenate((above.astype(np.int64), rows))
+    return Own(start[lasting], end[lasting], row[lasting], parent)

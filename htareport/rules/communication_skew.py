@@ -20,7 +20,6 @@ from htareport.trace.kept import kept
 from htareport.trace.metadata import world_size_of
 from htareport.trace.steps import OUTSIDE
 
-
 STRAGGLERS = "stragglers"  # Shared: the ranks that all the others wait for.
 
 

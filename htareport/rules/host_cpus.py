@@ -108,11 +108,12 @@ class SlowCpu(Rule):
         chosen = (spread >= self.spread * by_host["time"].transform("mean")) & (sums["time"] >= self.ratio * usual)
         chosen &= (sums["alike"] >= self.ratio) & (sums["number"] >= _FEWEST)
         chosen &= by_host["covered"].transform("min") >= _COVERED
+        sums = sums.assign(usual=usual, ranks=by_host["time"].transform("size"))[chosen]
+        columns = [sums[name].tolist() for name in ("time", "usual", "ranks", "number")]
         return {
-            rank: SlowRank(float(sums.at[rank, "time"]), float(usual[rank]), int((sums["host"] == hosts[rank]).sum()),
-                           int(sums.at[rank, "number"]), _named(each[each["rank"] == rank]))
-            for rank in sums.index[chosen].tolist()
-        }  # fmt: skip
+            rank: SlowRank(time, usual, ranks, number, _named(each[each["rank"] == rank]))
+            for rank, time, usual, ranks, number in zip(sums.index.tolist(), *columns, strict=True)
+        }
 
     def tell(self, found: Found) -> Finding | None:
         slow = {rank: each for rank, each in self.slow(found).items() if found.saving.get(rank)}
@@ -155,7 +156,7 @@ class SlowRank(NamedTuple):
 
 
 def _usage(rank: Rank) -> pd.DataFrame:
-    """Operators of the steps by name, most time first: name, calls (count), and time (ns) outside of all within them."""
+    """Operators of the steps by name, most time first: name, calls (count), and time (ns) outside all within them."""
     host, strings = rank.trace.host, rank.trace.loaded.strings
     own = self_times(host["ts"].to_numpy(), host["end"].to_numpy(), host["parent"].to_numpy())
     rows = np.flatnonzero((host["level"] == "operator").to_numpy())

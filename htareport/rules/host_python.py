@@ -81,14 +81,20 @@ class PythonOverhead(Rule):
         time = time.sort_values("time", ascending=False, kind="stable")
         sets = [_sets(parts, code) for code in time.index.tolist()]
         strings, every = rank.trace.loaded.strings, per(rank)
+        columns = (time.index.tolist(), time["time"].tolist(), time["backward"].tolist())
         frames = [
-            {"name": strings[row.Index], "time": row.time / every, "backward": row.backward / row.time,
-             "built_in": strings[inner] if (inner := _built_in(parts, row.Index, row.time)) >= 0 else ""}
-            for row in time.head(_MOST_NAMED).itertuples()
-        ]  # fmt: skip
-        spans = rank.spans(sets[0], name=short(frames[0]["name"]))
+            {
+                "name": strings[code],
+                "time": idle / every,
+                "backward": back / idle,
+                "built_in": _built_in(rank, parts, code),
+            }
+            for code, idle, back in list(zip(*columns, strict=True))[:_MOST_NAMED]
+        ]
+        name = str(frames[0]["name"])
+        spans = rank.spans(sets[0], name=short(name))
         caller = frame_in(rank, spans)
-        numbers = {"frames": frames, "number": len(time), "caller": caller if caller != frames[0]["name"] else ""}
+        numbers = {"frames": frames, "number": len(time), "caller": caller if caller != name else ""}
         return Evidence(joined(*sets), numbers, spans)
 
     def tell(self, found: Found) -> Finding:
@@ -104,7 +110,7 @@ class PythonOverhead(Rule):
             evidence=f"The device is idle while the host runs {said} {found.per}: in the function itself, in no "
             f"operator or call of the runtime.{within}",
             advice=_ADVICE[kind],
-            assumption="That Python takes no time any more. Recording stacks slows Python itself, so it is less without.",
+            assumption="That Python takes no time any more. Recording stacks slows Python itself: it is less without.",
             verify="The function is gone from the idle time, and the step is shorter without stacks, too.",
             snippet=_SNIPPETS[kind],
         )
@@ -172,15 +178,14 @@ def _sets(parts: list[_Part], code: int) -> Sets:
     return joined(*found)
 
 
-def _built_in(parts: list[_Part], code: int, time: int) -> int:
-    """Code of what is built in and takes most of a function's idle time, -1 if it takes less than half of it."""
-    chosen = [(part, (part.code == code) & (part.inner >= 0)) for part in parts]
-    codes = np.concatenate([part.inner[mine] for part, mine in chosen])
+def _built_in(rank: Rank, parts: list[_Part], code: int) -> str:
+    """What is built in and takes at least half of a function's idle time, empty without."""
+    chosen = [(part, part.code == code) for part in parts]
+    inner = np.concatenate([part.inner[mine] for part, mine in chosen])
     idle = np.concatenate([intervals.covered(part.pool, part.start[mine], part.end[mine]) for part, mine in chosen])
-    if not len(codes):
-        return -1
-    sums = np.bincount(codes, idle)
-    return int(sums.argmax()) if 2 * sums.max() >= time else -1
+    sums = np.bincount(inner + 1, idle)  # The first is the function itself.
+    most = int(sums[1:].argmax()) if len(sums) > 1 else -1
+    return rank.trace.loaded.strings[most] if most >= 0 and 2 * sums[most + 1] >= idle.sum() else ""
 
 
 def _parts(rank: Rank) -> Iterator[_Part]:

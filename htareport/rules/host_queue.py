@@ -84,7 +84,8 @@ class FullQueue(Rule):
         is_full = queued >= self.queue
         usual = float(np.median(dur[~is_full])) if not is_full.all() else 0.0
         chosen = is_full & (dur >= self.ratio * usual)
-        return calls.iloc[launch[chosen]].assign(queued=queued[chosen])
+        waiting: pd.DataFrame = calls.iloc[launch[chosen]]
+        return waiting.assign(queued=queued[chosen])
 
     def tell(self, found: Found) -> Finding:
         rank = max(found.ranks, key=lambda each: (found.ranks[each].numbers["share"], -each))
