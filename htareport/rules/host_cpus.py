@@ -16,7 +16,7 @@ from htareport.packed import join, pack
 from htareport.rules.base import SLOW_CPUS, Evidence, Family, Found, Rule
 from htareport.rules.communication_skew import STRAGGLERS
 from htareport.rules.host_rows import coded, during, per, rows_named, short
-from htareport.rules.rank import Rank, minus, total
+from htareport.rules.rank import Rank, minus
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
 from htareport.trace.metadata import world_size_of
@@ -79,7 +79,7 @@ class SlowCpu(Rule):
             "devices": devices,
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim)) if total(claim) else Evidence(numbers=numbers)
+        return Evidence(claim, numbers, rank.spans(claim))
 
     def takes(self, found: Found) -> Mapping[int, float]:
         return {
@@ -119,16 +119,16 @@ class SlowCpu(Rule):
         slow = {rank: each for rank, each in self.slow(found).items() if found.saving.get(rank)}
         if not slow:
             return None
-        first = slow[found.worst]
-        others = [rank for rank in sorted(slow) if rank != found.worst]
+        worst = min(slow, key=lambda rank: (-found.saving[rank], rank))
+        first, others = slow[worst], [rank for rank in sorted(slow) if rank != worst]
         also = f" So do those of rank{'s' * (len(others) > 1)} {listed(others)}." if others else ""
         late = [rank for rank in sorted(slow) if rank in found.shared.get(STRAGGLERS, ())]
         waited = f" Collectives wait for rank{'s' * (len(late) > 1)} {listed(late)}, too." if late else ""
-        every = found.ranks[found.worst].numbers["per"]
+        every = found.ranks[worst].numbers["per"]
         names = ", ".join(f"`{short(name)}` {ratio:.2g}×" for name, ratio in first.names)
         return self.finding(
             found,
-            f"Operators of rank {found.worst} take {first.time / first.usual:.2g} times the CPU time of its host's "
+            f"Operators of rank {worst} take {first.time / first.usual:.2g} times the CPU time of its host's "
             f"other ranks, and leave its GPU idle for {found.time(found.most)} {found.per}",
             evidence=f"{first.number} operators that the {first.ranks} ranks call equally often take "
             f"{found.time(first.time / every)} {found.per} of the CPU themselves, {found.time(first.usual / every)} in "
@@ -142,6 +142,7 @@ class SlowCpu(Rule):
             snippet="OMP_NUM_THREADS=8 torchrun --nproc-per-node=8 train.py  # Cores of the host / ranks.\n"
             "numactl --cpunodebind=0 --membind=0 …  # The socket of the rank's device: nvidia-smi topo -m",
             ranks=tuple(sorted(slow)),
+            spans=found.ranks[worst].spans,
         )
 
 
