@@ -39,10 +39,9 @@ class Part(NamedTuple):
     code: NDArray[np.int32]
     backward: NDArray[np.bool_]
 
-    def times(self) -> pd.DataFrame:
-        """Idle time by code, and what of it is in the backward pass."""
-        idle = intervals.covered(self.pool, self.start, self.end)
-        return pd.DataFrame({"code": self.code, "time": idle, "backward": np.where(self.backward, idle, 0)})
+    def idle(self) -> NDArray[np.int64]:
+        """What of each piece is idle."""
+        return intervals.covered(self.pool, self.start, self.end)
 
     def of(self, code: int) -> Intervals:
         """The time of one function, idle or not."""
@@ -72,9 +71,15 @@ class Stacks:
 
     def times(self) -> pd.DataFrame:
         """Idle time by code of the function, and what of it is in the backward pass; most first."""
-        each = [part.times() for part in self.parts] or [pd.DataFrame({"code": [], "time": [], "backward": []})]
-        sums = pd.concat(each).groupby("code").sum()
-        return sums.sort_values("time", ascending=False, kind="stable")
+        size = len(self.strings)
+        time, backward = np.zeros(size), np.zeros(size)
+        for part in self.parts:
+            idle, back = part.idle(), part.backward
+            time += np.bincount(part.code, idle, size)
+            backward += np.bincount(part.code[back], idle[back], size)
+        codes = np.flatnonzero(time)
+        table = pd.DataFrame({"time": time[codes], "backward": backward[codes]}, codes)
+        return table.sort_values("time", ascending=False, kind="stable")
 
     def sets(self, code: int) -> Sets:
         """The idle time of one function."""
@@ -136,19 +141,19 @@ class Stacks:
         return _touching(found, pool).assign(python=True)
 
     def _host_rows(self, lane: Lane, thread: int) -> pd.DataFrame:
-        """Operators and annotations of a thread, but for steps: code, ts, end and level."""
+        """Operators and annotations of a thread, but for steps: code, ts, end and operator."""
         host = self.host
-        chosen = (host["thread"] == thread).to_numpy() & (host["capture"] == lane[1]).to_numpy()
-        chosen &= host["level"].isin(["operator", "annotation"]).to_numpy()
-        rows = np.flatnonzero(chosen)
+        chosen = (host["thread"].to_numpy() == thread) & (host["capture"].to_numpy() == lane[1])
+        is_operator = (host["level"] == "operator").to_numpy()
+        rows = np.flatnonzero(chosen & (is_operator | (host["level"] == "annotation").to_numpy()))
         rows = rows[~self.steps[host["name"].array.codes[rows]]]
-        taken = {name: host[name].to_numpy()[rows] for name in ("ts", "end", "level")}
-        return pd.DataFrame({"code": host["name"].array.codes[rows], **taken})
+        times = {name: host[name].to_numpy()[rows] for name in ("ts", "end")}
+        return pd.DataFrame({"code": host["name"].array.codes[rows], **times, "operator": is_operator[rows]})
 
 
 def _operators(host: pd.DataFrame, pool: Intervals) -> pd.DataFrame:
     """Operators that share time with the pool: code, ts, end and python."""
-    found = host.loc[(host["level"] == "operator").to_numpy(), ["code", "ts", "end"]]
+    found = host.loc[host["operator"].to_numpy(), ["code", "ts", "end"]]
     return _touching(found, pool).assign(python=False)
 
 
@@ -159,7 +164,12 @@ def _touching(rows: pd.DataFrame, pool: Intervals) -> pd.DataFrame:
 
 def _in_order(calls: pd.DataFrame) -> pd.DataFrame:
     """Calls by start, outside first; without operators right behind and within another, as both are its time."""
-    order = np.lexsort((~calls["python"].to_numpy(), -calls["end"].to_numpy(), calls["ts"].to_numpy()))
+    ts, end, is_python = (calls[name].to_numpy() for name in ("ts", "end", "python"))
+    order = np.argsort(ts, kind="stable")  # Of two parts in order: a merge. Only of equal stamps more has to be told.
+    equal = ts[order[1:]] == ts[order[:-1]]
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal)[: len(order) + 1])
+    some = order[tied]
+    order[tied] = some[np.lexsort((~is_python[some], -end[some], ts[some]))]
     calls = calls.iloc[order]
     is_operator, end = ~calls["python"].to_numpy(), calls["end"].to_numpy()
     inner = is_operator[1:] & is_operator[:-1] & (end[1:] <= end[:-1])
