@@ -30,6 +30,17 @@ def union(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Intervals:
     return np.column_stack((starts[first], reach[last]))
 
 
+def touching(intervals: Intervals, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the windows [start, end) share time with a union."""
+    if not len(intervals):
+        return np.zeros(len(starts), np.bool_)
+    after = np.searchsorted(intervals[:, 1], starts, side="right")  # The first piece that ends behind the start.
+    inside = after < len(intervals)
+    after[~inside] = 0
+    found: NDArray[np.bool_] = inside & (intervals[after, 0] < ends)
+    return found
+
+
 def total(intervals: Intervals) -> int:
     """Length of a union."""
     return int((intervals[:, 1] - intervals[:, 0]).sum())

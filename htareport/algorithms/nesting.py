@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +19,10 @@ def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     return tree(starts, ends)[0]
 
 
-def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Parents as above, and how many intervals are around each."""
+def tree(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], *, clip: bool = False
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Parents as above, and how many intervals are around each. With `clip` a child ends with its parent."""
     found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     stack: list[int] = []  # The intervals that are open, and when each ends.
     open_until: list[int] = []
@@ -31,6 +35,8 @@ def tree(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np
                 stack.pop()
                 open_until.pop()
                 top_end = open_until[-1] if stack else 0
+            if clip and stack and end > top_end:
+                end = top_end  # noqa: PLW2901  what lasts longer than the call it is in was not seen to end
             around.append(stack[-1] if stack else NO_PARENT)
             level.append(len(stack))
             stack.append(index)
@@ -60,3 +66,57 @@ def self_times(
     result, outer = np.empty_like(own), np.empty_like(outermost)
     result[order], outer[order] = np.maximum(own, 0), outermost
     return result, outer
+
+
+def _nested(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+    """Parents and depths where no interval outlasts its parent and all have some length, in arrays; else None.
+
+    Then all that have not ended when one starts are around it, and its parent is the last before it of one level less.
+    """
+    place = np.arange(len(starts))
+    depth = place - np.searchsorted(np.sort(ends), starts, side="right")
+    if (ends <= starts).any() or not len(starts):
+        return None
+    by_depth = _by_depth(depth)
+    above = np.searchsorted(depth[by_depth] * len(starts) + by_depth, (depth - 1) * len(starts) + place) - 1
+    parent = np.where(depth > 0, by_depth[above], NO_PARENT)
+    if (ends > ends[parent])[depth > 0].any():
+        return None
+    return parent.astype(np.int32), depth.astype(np.int32)
+
+
+def _by_depth(depth: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Rows level by level, in their order."""
+    small = np.min_scalar_type(depth.max(initial=0))  # Of one or two bytes they take a tenth of the time to sort.
+    return np.argsort(depth.astype(small), kind="stable")
+
+
+class Own(NamedTuple):
+    """Time of calls outside those within them: pieces from `start` to `end` of `row`; and the tree of all rows."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    row: NDArray[np.int64]
+    parent: NDArray[np.int32]
+
+
+def own_pieces(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Own:
+    """Cut a thread's time by its innermost interval. Intervals must be sorted by (start, -end).
+
+    One that outlasts its parent ends with it: profilers leave calls open whose end they have not seen.
+    """
+    parent, depth = _nested(starts, ends) or tree(starts, ends, clip=True)
+    until, rows = ends.copy(), np.arange(len(starts), dtype=np.int64)
+    for level in np.split(_by_depth(depth), np.cumsum(np.bincount(depth))[:-1])[1:]:
+        until[level] = np.minimum(until[level], until[parent[level]])
+    # Before each child since the one before it, or since the parent's start; and at last behind the last child.
+    child = np.argsort(parent, kind="stable")[np.count_nonzero(parent == NO_PARENT) :]
+    above, first = parent[child], np.ones(len(child), np.bool_)
+    first[1:] = above[1:] != above[:-1]
+    since = np.where(first, starts[above], until[np.append(child[:1], child[:-1])])
+    rest = starts.copy()
+    rest[above] = until[child]  # Of several children the last wins.
+    start, end = np.concatenate((since, rest)), np.concatenate((starts[child], until))
+    lasting = end > start
+    row = np.concatenate((above.astype(np.int64), rows))
+    return Own(start[lasting], end[lasting], row[lasting], parent)

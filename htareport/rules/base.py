@@ -22,6 +22,9 @@ from htareport.units import text as text_of
 
 Claim: TypeAlias = Mapping[Lane, Intervals]  # What could be saved, by device and capture, in ns.
 
+SLOW_CPUS = "slow CPUs"  # Shared: ranks whose operators take more of the CPU than those of others, by rank.
+AHEAD = "ahead"  # Among a rule's numbers: how long the host waits because it is far ahead of the device, ns per step.
+
 HIGH, MEDIUM, LOW = 0.05, 0.02, 0.005  # Shares of step time from which a saving is of that severity.
 
 
@@ -110,7 +113,7 @@ class Rule(Configurable, ABC):
     about_idle: ClassVar[bool] = False  # Silent where the trace does not show the device's work as it was.
     low_share: ClassVar[float] = 0.5  # Of the saving: what is left of it if the advice works halfway.
     confidence: ClassVar[str] = "medium"
-    takes_from: ClassVar[str] = ""  # Code of the rule of whose time a part is this one's.
+    takes_from: ClassVar[str] = ""  # Code of the rule of whose time a part is this one's. Its own: of what it claims.
     follows: ClassVar[str] = ""  # Code of the rule right behind which this one is told, since it says why.
 
     @classmethod

@@ -20,6 +20,8 @@ from htareport.trace.kept import kept
 from htareport.trace.metadata import world_size_of
 from htareport.trace.steps import OUTSIDE
 
+STRAGGLERS = "stragglers"  # Shared: the ranks that all the others wait for.
+
 
 @kept
 def calls_of(rank: Rank) -> Evidence:
@@ -70,6 +72,7 @@ def skew_of(found: Found) -> Skew:
     """Work it out once for all rules that ask."""
     if "skew" not in found.shared:
         found.shared["skew"] = _skew(found)
+        found.shared[STRAGGLERS] = found.shared["skew"].named
     made: Skew = found.shared["skew"]
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from htareport.analyses.arrivals import is_late
 from htareport.findings import Finding, Span
-from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.base import SLOW_CPUS, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.communication_own import COPIES, HOST, MORE, SLOWER, Difference, difference
 from htareport.rules.communication_skew import Skew, calls_of, skew_of
 from htareport.rules.host_rows import short
@@ -170,7 +170,7 @@ class StragglerCause(Rule):
         usual = "than the median of the other ranks"
         evidence = [
             f"Rank {each}: {found.time(it.more)} more {_words(it)} {found.per} {usual}, while it holds up the others "
-            f"for {found.time(_waited(skew, each))}. {_details(it, found)}".strip()
+            f"for {found.time(_waited(skew, each))}. {_details(it, found)}{_of_cpu(it, each, found)}".strip()
             for each, it in causes.items()
         ]
         return self.finding(
@@ -235,6 +235,15 @@ def _details(cause: Difference, found: Found) -> str:
         return f"Most of it is `{short(name)}`: {found.time(more)} more in {calls}."
     names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
     return f"It fills idle time with {', '.join(names)}." if names else ""
+
+
+def _of_cpu(cause: Difference, rank: int, found: Found) -> str:
+    """What another finding says of the rank's CPU, where the host is the cause."""
+    slow = found.shared.get(SLOW_CPUS, {}).get(rank) if cause.cause == HOST else None
+    if slow is None:
+        return ""
+    times = f"{slow.time / slow.usual:.2g} times"
+    return f" Its operators take {times} the CPU time of its host's other ranks, which has a finding of its own."
 
 
 def _advice(cause: Difference) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,18 @@ def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
     if lane not in rank.lanes:
         return NO_COLLECTIVES
     return _Recorded(rank, lane, calls).moves(steps, {code: sets.get(lane, EMPTY) for code, sets in claims.items()})
+
+
+def scaled(moves: Moves, code: str, share: float) -> Moves:
+    """The same with only so much of what a rule claims everywhere."""
+    if code not in moves.codes:
+        return moves
+    place = moves.codes.index(code)
+    return replace(moves, own=_scaled(moves.own, place, share), stalled=_scaled(moves.stalled, place, share))
+
+
+def _scaled(pieces: Pieces, code: int, share: float) -> Pieces:
+    return replace(pieces, ns=np.where(pieces.code == code, pieces.ns * share, pieces.ns).astype(np.int64))
 
 
 def _steps(rank: Rank) -> pd.DataFrame:

@@ -13,14 +13,15 @@ import pandas as pd
 from htareport.findings import Finding, Severity, Span
 from htareport.packed import join
 from htareport.report import Column, Section, Status, Table, TableSpec, Unit, key
+from htareport.rules import gates
 from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.looking import RankEvidence
+from htareport.rules.rank_moves import scaled
 from htareport.rules.what_if import with_step_times
 from htareport.trace.window import listed
 from htareport.units import text
 
 NAME, TITLE, GROUP = "findings", "Findings", "Findings"
-_BUSY = 0.1  # Idle for less of the time than this: advice about the host is for information only.
 _ALTERNATIVE = 0.2  # Of its saving: a finding of which so little is not covered before is another way to the same time.
 _OUTCOMES = (
     "found; too little by itself: below 0.5 % of the step, or explained by other findings; fine: not found; held back: "
@@ -35,7 +36,8 @@ step on the rank where that is largest, a ceiling and not a promise. Findings ar
 before it, so that no time counts twice; together they save no more than the union of their intervals. Savings are \
 means over the steps, as is the step that they are compared with. High: from 5 % of the step on, medium: from 2 %, \
 low: from 0.5 %; less is not shown. Advice about idle time is held back where the trace does not show the device's \
-work as it was, and is for information only where the devices are idle for less than 10 % of the time.
+work as it was, and is for information only where the devices are idle for less than 10 % of the time, or where it \
+says to launch faster and the host waits longer for room in its queue than the devices for the host.
 
 What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
 them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \
@@ -54,8 +56,8 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
     if not any(each.checked for each in ranks):
         return replace(section, status=Status.NOT_APPLICABLE, reason="no rule could look at any rank")
     every = _divided(ranks, rules, step_ns, shared)
-    unreliable = _unreliable(every, rules)
-    ranks = [_without_idle(each, rules) if each.rank in unreliable else each for each in every]
+    unreliable = gates.unreliable(every, rules)
+    ranks = [gates.without_idle(each, rules) if each.rank in unreliable else each for each in every]
     found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns, shared))}
     findings, notes, covered = list[Finding](), list[str](), list[str]()
     outcomes = dict.fromkeys((code for each in every for code in each.found if code not in found), "held back")
@@ -75,8 +77,8 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
                 outcomes[code] = "too little by itself"
                 continue
             finding = _placed(finding, further, each, covered, is_general=rule.is_general)
-            if _is_informational(rule, each, ranks):
-                finding = _informational(finding, each, ranks)
+            if gates.is_informational(rule, each, ranks):
+                finding = gates.informational(finding, each, ranks)
             covered.append(code)
         outcomes[code] = "found"
         findings.append(replace(finding, spans=tuple(_moved(span, zero_ns) for span in finding.spans)))
@@ -92,46 +94,14 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
     return replace(section, findings=tuple(findings), notes=tuple(notes), tables=(table,))
 
 
-def _unreliable(ranks: Sequence[RankEvidence], rules: Sequence[Rule]) -> list[int]:
-    """Ranks whose trace does not show the device's work as it was."""
-    quality = [rule.code for rule in rules if rule.family is Family.QUALITY]
-    return [
-        each.rank
-        for each in ranks
-        if any(each.found[code].numbers.get("unreliable") for code in quality if code in each.found)
-    ]
-
-
-def _without_idle(rank: RankEvidence, rules: Sequence[Rule]) -> RankEvidence:
-    """What is left of a rank's evidence without what is about idle time."""
-    held = {rule.code for rule in rules if rule.about_idle}
-    pieces = dict[tuple[str, ...], float]()
-    for piece, ns in rank.pieces.items():
-        if left := tuple(code for code in piece if code not in held):
-            pieces[left] = pieces.get(left, 0.0) + ns
-    return replace(rank, found={c: each for c, each in rank.found.items() if c not in held}, pieces=pieces)
-
-
 def _in_order(found: dict[str, Found], rules: Sequence[Rule], ranks: Sequence[RankEvidence]) -> list[str]:
     """Codes as they are told: quality, then what is most worthwhile, what is general, and what is for information."""
     quality = [code for code in found if _rule(rules, code).family is Family.QUALITY]
     general = [code for code in found if _rule(rules, code).is_general]
     ordered = _ordered([code for code in found if code not in (*quality, *general)], ranks)
-    order = sorted([*ordered, *general], key=lambda code: _is_informational(_rule(rules, code), found[code], ranks))
+    informs = {code for code in found if gates.is_informational(_rule(rules, code), found[code], ranks)}
+    order = sorted([*ordered, *general], key=informs.__contains__)
     return [*quality, *_with_followers(order, rules)]
-
-
-def _is_informational(rule: Rule, found: Found, ranks: Sequence[RankEvidence]) -> bool:
-    """Whether it is about the host of devices that are busy nearly all the time."""
-    if rule.family is not Family.HOST or not rule.about_idle:
-        return False
-    return all(each.idle < _BUSY for each in ranks if each.rank in found.ranks)
-
-
-def _informational(finding: Finding, found: Found, ranks: Sequence[RankEvidence]) -> Finding:
-    idle = max(each.idle for each in ranks if each.rank in found.ranks)
-    words = f"For information: the device is idle for only {text(idle, Unit.RATIO)} of the time."
-    return replace(finding, severity=Severity.LOW, evidence=" ".join(filter(None, (finding.evidence, words))))
 
 
 def _rule(rules: Sequence[Rule], code: str) -> Rule:
@@ -152,11 +122,22 @@ def _divided(
             failure = {rule.code: traceback.format_exc(limit=-3)}
             ranks = [replace(each, errors=each.errors | failure, found=_without(each, rule.code)) for each in ranks]
             continue
+        limited = rule.takes_from == rule.code
         ranks = [
-            replace(each, pieces=_given(each.pieces, rule, taken[each.rank])) if taken.get(each.rank) else each
+            _with_given(each, rule, taken.get(each.rank, 0.0)) if limited or taken.get(each.rank) else each
             for each in ranks
         ]
     return ranks
+
+
+def _with_given(rank: RankEvidence, rule: Rule, amount: float) -> RankEvidence:
+    """A rank of which a rule gets so much; of what it claims itself the rest is nobody's."""
+    pieces = _given(rank.pieces, rule, amount)
+    if rule.takes_from != rule.code:
+        return replace(rank, pieces=pieces)
+    whole = _length(rank, [rule.code])
+    moves = rank.moves if isinstance(rank.moves, str) else scaled(rank.moves, rule.code, amount / whole if whole else 0)
+    return replace(rank, pieces=pieces, moves=moves)
 
 
 def _without(rank: RankEvidence, code: str) -> dict[str, Evidence]:
@@ -172,8 +153,9 @@ def _given(pieces: dict[tuple[str, ...], float], rule: Rule, amount: float) -> d
     for piece, ns in pieces.items():
         given = ns * share if giver in piece else 0.0
         taken = (*(code for code in piece if code != giver), rule.code)
-        for each, length in ((piece, ns - given), (taken, given)):
-            if length:
+        rest = piece if giver != rule.code else tuple(code for code in piece if code != giver)
+        for each, length in ((rest, ns - given), (taken, given)):
+            if each and length:
                 made[each] = made.get(each, 0.0) + length
     return made
 

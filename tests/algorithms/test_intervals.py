@@ -72,6 +72,8 @@ def test_cumulative_and_covered(pairs, windows, stamps):
     starts, ends = (np.array([window[i] for window in windows], np.int64) for i in (0, 1))
     covered = intervals.covered(found, starts + SHIFT, ends + SHIFT)
     assert covered.tolist() == [bits[start:end].sum() for start, end in windows]
+    touched = intervals.touching(found, starts + SHIFT, ends + SHIFT)
+    assert (touched & (starts < ends)).tolist() == [bool(bits[start:end].any()) for start, end in windows]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,32 @@ def test_self_times(calls):
         assert outermost[rows].tolist() == [parent == -1 for parent in around]
 
 
+def brute_innermost(spans, size):
+    """At each time the call that was last begun and is open; whatever ends takes with it what began within it."""
+    found, open_calls = [], []
+    for time in range(size):
+        for place, (_, end) in enumerate(open_calls):
+            if end <= time:
+                del open_calls[place:]
+                break
+        open_calls += [(call, end) for call, (start, end) in enumerate(spans) if start == time < end]
+        found.append(open_calls[-1][0] if open_calls else -1)
+    return found
+
+
+@PROPERTY
+@given(CALLS)
+def test_own_pieces(calls):
+    """Each time belongs to the innermost call then, and to no other; a call ends with the one it is in."""
+    spans = ordered((start, start + length) for start, length, _ in calls)
+    own = nesting.own_pieces(*(np.array([span[i] for span in spans], np.int64) for i in (0, 1)))
+    found = [-1] * 40
+    for start, end, row in zip(own.start.tolist(), own.end.tolist(), own.row.tolist(), strict=True):
+        assert found[start:end] == [-1] * (end - start)
+        found[start:end] = [row] * (end - start)
+    assert found == brute_innermost(spans, 40)
+
+
 def test_on_paper():
     """A call in a call, one after it, one that outlasts its parent, and one behind all."""
     assert parents([(0, 10), (1, 4), (2, 3), (5, 12), (11, 12), (12, 13)]) == [-1, 0, 1, 0, 3, -1]
@@ -73,3 +99,4 @@ def test_nothing():
     empty = np.zeros(0, np.int64)
     assert nesting.parents(empty, empty).tolist() == []
     assert [len(each) for each in nesting.self_times(empty, empty, empty.astype(np.int32))] == [0, 0]
+    assert [len(each) for each in nesting.own_pieces(empty, empty)] == [0, 0, 0, 0]
