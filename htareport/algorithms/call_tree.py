@@ -124,6 +124,26 @@ def self_times(starts: Nodes, ends: Nodes, parent: NDArray[np.integer[Any]]) -> 
     return own
 
 
+def nearest_above(parent: NDArray[np.int32], wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """The nearest of some nodes above each, -1 for none."""
+    reached = np.full(len(parent) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: no node leads to none.
+    reached[:-1] = parent
+    reached[:-1][wanted] = np.flatnonzero(wanted)
+    while True:
+        further = _leading(reached, reached)  # Twice as far in each round.
+        if np.array_equal(further, reached):
+            return _leading(reached, parent)
+        reached = further
+
+
+def _leading(reached: NDArray[np.int32], nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Where nodes lead to."""
+    found = np.empty_like(nodes)
+    for chunk in chunks(len(nodes)):
+        found[chunk] = reached[nodes[chunk]]
+    return found
+
+
 def grafted(parent: NDArray[np.integer[Any]], branches: Nodes, onto: Nodes) -> NDArray[np.integer[Any]]:
     """The tree with some nodes, and all below them, moved under others: backward calls under their forward call."""
     moved = parent.copy()

@@ -159,11 +159,11 @@ class SlowRank(NamedTuple):
 def _usage(rank: Rank) -> pd.DataFrame:
     """Operators of the steps by name, most time first: name, calls (count), and time (ns) outside all within them."""
     host, strings = rank.trace.host, rank.trace.loaded.strings
-    own = self_times(host["ts"].to_numpy(), host["end"].to_numpy(), host["parent"].to_numpy())
-    rows = np.flatnonzero((host["level"] == "operator").to_numpy())
+    own = self_times(host["ts"], host["end"], host["parent"])
+    rows = np.flatnonzero(host.of_level("operator"))
     if len(rank.trace.steps):
-        rows = rows[step_of(rank.trace.steps, host["ts"].to_numpy()[rows]) != OUTSIDE]
-    codes = host["name"].array.codes[rows]
+        rows = rows[step_of(rank.trace.steps, host.at("ts", rows)) != OUTSIDE]
+    codes = host.at("name", rows)
     counts = ~coded(rank, _WAITS)[codes]
     codes, own = codes[counts], own[rows[counts]]
     count, time = np.bincount(codes, minlength=len(strings)), np.bincount(codes, own, len(strings)).astype(np.int64)

@@ -11,11 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
+from htareport.algorithms.call_tree import nearest_above
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.algorithms.nesting import NO_PARENT, own_pieces
 from htareport.rules.rank import Lane, Rank, Sets, common, joined
-from htareport.trace.host import PYTHON_CATEGORY, innermost
+from htareport.trace.host import PYTHON_CATEGORY
 from htareport.trace.idle import Cause
 
 OWN = (Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING)  # All others have something more telling than Python.
@@ -57,7 +58,7 @@ class Stacks:
         self.table, self.host = rank.trace.loaded.tables[PYTHON_CATEGORY], rank.trace.host
         used = np.zeros(len(self.strings), np.bool_)
         used[self.table["name"]] = True
-        used[self.host["name"].array.codes] = True
+        used[self.host["name"]] = True
         self.used: list[int] = np.flatnonzero(used).tolist()
         self.without, self.functions = self._matching(without), self._matching(_FUNCTION)
         self.backward, self.steps = self._matching(_BACKWARD), self._matching(_STEP)
@@ -121,11 +122,10 @@ class Stacks:
         """Cut the time of a thread by the innermost of its Python functions and operators."""
         code = calls["code"].to_numpy()
         own = own_pieces(calls["ts"].to_numpy(), calls["end"].to_numpy())
-        tree = pd.DataFrame({"parent": own.parent})
-        counts = calls["python"].to_numpy() & ~_at_or_within(tree, self.without[code])
+        counts = calls["python"].to_numpy() & ~_at_or_within(own.parent, self.without[code])
         used = counts[own.row]
         row = own.row[used]
-        backward = _at_or_within(tree, self.backward[code])
+        backward = _at_or_within(own.parent, self.backward[code])
         return Part(lane, thread, pool, own.start[used], own.end[used], code[row], backward[row])
 
     def _rows(self, lane: Lane, thread: int, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -143,12 +143,12 @@ class Stacks:
     def _host_rows(self, lane: Lane, thread: int) -> pd.DataFrame:
         """Operators and annotations of a thread, but for steps: code, ts, end and operator."""
         host = self.host
-        chosen = (host["thread"].to_numpy() == thread) & (host["capture"].to_numpy() == lane[1])
-        is_operator = (host["level"] == "operator").to_numpy()
-        rows = np.flatnonzero(chosen & (is_operator | (host["level"] == "annotation").to_numpy()))
-        rows = rows[~self.steps[host["name"].array.codes[rows]]]
-        times = {name: host[name].to_numpy()[rows] for name in ("ts", "end")}
-        return pd.DataFrame({"code": host["name"].array.codes[rows], **times, "operator": is_operator[rows]})
+        chosen = (host["thread"] == thread) & (host["capture"] == lane[1])
+        is_operator = host.of_level("operator")
+        rows = np.flatnonzero(chosen & (is_operator | host.of_level("annotation")))
+        rows = rows[~self.steps[host.at("name", rows)]]
+        times = {name: host.at(name, rows) for name in ("ts", "end")}
+        return pd.DataFrame({"code": host.at("name", rows), **times, "operator": is_operator[rows]})
 
 
 def _operators(host: pd.DataFrame, pool: Intervals) -> pd.DataFrame:
@@ -176,6 +176,6 @@ def _in_order(calls: pd.DataFrame) -> pd.DataFrame:
     return calls[np.append(True, ~inner)[: len(calls)]]
 
 
-def _at_or_within(tree: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _at_or_within(parent: NDArray[np.int32], wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether each row is a wanted one or within one."""
-    return wanted | (innermost(tree, wanted) != NO_PARENT) if wanted.any() else wanted
+    return wanted | (nearest_above(parent, wanted) != NO_PARENT) if wanted.any() else wanted

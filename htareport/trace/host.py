@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.algorithms.call_tree import nearest_above
 from htareport.algorithms.chunks import chunks
 from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.trace import classify
@@ -151,23 +152,7 @@ def nearest(host: Host, level: str) -> NDArray[np.int32]:
 
 def innermost(host: Host, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Row of the innermost of some rows around each row, -1 for none."""
-    parent = host["parent"]
-    reached = np.full(len(host) + 1, NO_PARENT, np.int32)  # The last is what -1 takes: no row leads to none.
-    reached[:-1] = parent
-    reached[:-1][wanted] = np.flatnonzero(wanted)
-    while True:
-        further = _leading(reached, reached)  # Twice as far in each round.
-        if np.array_equal(further, reached):
-            return _leading(reached, parent)
-        reached = further
-
-
-def _leading(reached: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Where rows lead to."""
-    found = np.empty_like(rows)
-    for chunk in chunks(len(rows)):
-        found[chunk] = reached[rows[chunk]]
-    return found
+    return nearest_above(host["parent"], wanted)
 
 
 def launching_rows(host: Host, launches: NDArray[np.int64]) -> NDArray[np.int64]:
