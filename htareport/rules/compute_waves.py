@@ -1,0 +1,168 @@
+"""Kernels whose last blocks run while most of the device has nothing left to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.work import SIZES
+from htareport.analyses.modelled import NONE
+from htareport.findings import Finding
+from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.compute_events import events_of, listed
+from htareport.rules.compute_grids import Launched, launches_of
+from htareport.rules.compute_groups import VECTOR, elements_at_once, of_attention, short
+from htareport.rules.compute_time import asked, compute_time, held_up, shortened, work
+from htareport.rules.rank import Rank, Sets
+from htareport.trace import Capability
+from htareport.trace.kept import kept
+
+
+class _Tails(NamedTuple):
+    """Which device events have a tail, what could be saved and of that at least, and how the worst is launched."""
+
+    mine: NDArray[np.bool_]
+    claim: Sets
+    asked: float
+    low: float
+    worst: Launched
+    name: str
+
+
+@dataclass(frozen=True)
+class WaveTail(Rule):
+    """The last blocks of kernels run alone: a few more than what fills the device a whole number of times.
+
+    ## When it speaks
+    A device runs as many blocks at once as its multiprocessors hold, and the rest in further waves. Kernels of at least
+    `shortest` µs whose blocks make between one and `waves` waves, the last of them filled to at most `filled`, lose at
+    least `least` of the step by that. How many blocks a multiprocessor holds follows from the kernel's registers,
+    shared memory and block size and from the device's limits, all as recorded; where any is missing (AMD) nothing is
+    known. Kernels that C4, C6 or C15 tell another cause of don't count.
+
+    ## What it could save
+    The part of the last wave that is empty, if each wave takes equally long, and no more than what the kernel takes
+    above its roof, where that is known. For the lower estimate blocks on one multiprocessor share its speed, so that
+    only whole ones without work count. Of that, what no other work covers and the host's launches allow. What is
+    claimed here, C1 leaves out.
+
+    ## What to do
+    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone; or
+    another tile (`torch.compile(mode="max-autotune")`).
+
+    ## How to verify
+    The grid is as small as the evidence names, and the kernel takes a wave less.
+    """
+
+    code, title, family, section = "C10", "A last wave that is nearly empty", Family.COMPUTE, "kernel_breakdown"
+    requires = frozenset({Capability.GPU})
+    confidence = "low"
+
+    filled: float = 0.3
+    waves: float = 4.0
+    shortest: float = 50.0
+    least: float = 0.01
+
+    def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
+        found = None if self.lacking(rank) else _tails(rank, self)
+        return None if found is None else found.mine
+
+    def look(self, rank: Rank) -> Evidence | None:
+        found = _tails(rank, self)
+        if found is None:
+            return None
+        events, worst = events_of(rank), found.worst
+        held = worst.held.blocks if worst.held else 0
+        time = int(events.durations[found.mine].sum())
+        numbers = {
+            "kernels": events.kernels(found.mine),
+            "share": time / compute_time(rank),
+            "low": found.low,
+            "asked": found.asked,
+            "name": found.name,
+            "waves": worst.waves,
+            "blocks": worst.blocks,
+            "better": int(worst.waves) * worst.processors * held,
+            "held": held,
+            "processors": worst.processors,
+        }
+        return Evidence(found.claim, numbers, rank.spans(found.claim))
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"The last blocks of kernels run nearly alone, for up to {found.time(found.most)} {found.per}",
+            evidence=f"{found.percent(n['share'])} of compute is such kernels: {listed(found)} {found.per}. "
+            f"`{n['name']}` has {n['blocks']:,} blocks, {n['waves']:.2f} times what {n['processors']} processors hold "
+            f"with {n['held']} each: {n['better']:,} would be a wave less.",
+            advice=f"Choose sizes just below the boundary (a grid of at most {n['better']:,} blocks there), or let "
+            '`torch.compile` with `mode="max-autotune"` look for another tile.',
+            low_ns=round(found.most * n["low"]),
+            assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
+            "processors without any block count." + held_up(found),
+            verify="The kernel's grid is below the boundary, and it takes a wave less.",
+            snippet='model = torch.compile(model, mode="max-autotune")',
+        )
+
+
+@kept
+def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
+    """The kernels that the rule is about; None where they lose too little."""
+    events = events_of(rank)
+    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * rule.shortest))
+    if not len(mine):
+        return None
+    ways, number = launches_of(rank, mine)
+    waves, each = (np.array(values, np.float64)[number] for values in _figures(ways))
+    rest = waves % 1
+    chosen = (waves > 1) & (waves < rule.waves) & (rest > 0) & (rest <= rule.filled)
+    chosen &= ~_explained(rank)[mine]
+    left, number, mine = 1 - waves[chosen] / np.ceil(waves[chosen]), number[chosen], mine[chosen]
+    if not len(mine):
+        return None
+    above = _above_roof(rank)[mine]
+    high = np.minimum(left, above) * events.durations[mine]
+    low = np.minimum(1 - each[chosen] / np.ceil(each[chosen]), np.minimum(left, above)) * events.durations[mine]
+    if high.sum() < rule.least * rank.whole:
+        return None
+    saving, is_mine = np.zeros(len(events.durations)), np.zeros(len(events.durations), np.bool_)
+    saving[mine], is_mine[mine] = high, True
+    claim = shortened(rank, saving)
+    if rank.share(claim) < rule.least:
+        return None
+    worst = int(np.bincount(number, high).argmax())
+    name = short(rank.trace.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
+    return _Tails(is_mine, claim, asked(rank, saving), float(low.sum() / high.sum()), ways[worst], name)
+
+
+def _figures(ways: list[Launched]) -> tuple[list[float], list[float]]:
+    """Waves, and blocks for each processor."""
+    return [each.waves for each in ways], [each.per_processor for each in ways]
+
+
+def _explained(rank: Rank) -> NDArray[np.bool_]:
+    """Which device events others tell the cause of."""
+    owner = work(rank).owner
+    attention = np.append(of_attention(rank), False)[owner]
+    return np.asarray(rank.explained("C15") | _misaligned(rank) | (attention & (owner != NONE)), np.bool_)
+
+
+def _misaligned(rank: Rank) -> NDArray[np.bool_]:
+    """Which device events load less than 16 bytes at once, as far as name and operator tell."""
+    events = events_of(rank)
+    counts = np.array([elements_at_once(name) for name in rank.trace.loaded.strings] or [0])[events.codes]
+    known = [each.work for each in work(rank).signatures]
+    sizes = events.of_calls(np.array([SIZES[each.dtype] if each else 0 for each in known] or [0]), 0)
+    return np.asarray((counts * sizes > 0) & (counts * sizes < VECTOR), np.bool_)
+
+
+def _above_roof(rank: Rank) -> NDArray[np.float64]:
+    """Share of its time that each device event takes above the roof of its call, 1 where that is not known."""
+    found = work(rank)
+    roof = found.roof / np.maximum(found.calls["time"].to_numpy(), 1)
+    each = np.append(np.clip(1 - np.nan_to_num(roof, nan=0.0), 0, 1), 1.0)
+    return np.asarray(np.where(found.owner == NONE, 1.0, each[found.owner]), np.float64)
