@@ -97,6 +97,15 @@ def _processor(told: Mapping[str, Any]) -> Processor | None:
     return Processor((major, minor), threads, registers, shared_memory)
 
 
+def unknown_processors(rank: Rank) -> tuple[str, ...]:
+    """Words for a rank of which the trace does not tell what fits on a processor; nothing where it does."""
+    if not any(_processor(told) for told in _told(rank, "numSms").values()):
+        return ("the trace does not tell what a processor of its devices holds (deviceProperties)",)
+    if not any((table["registers"] >= 0).any() for table in rank.trace.loaded.tables.values() if "registers" in table):
+        return ("the trace does not tell of kernels how many registers they take",)
+    return ()
+
+
 class Launched(NamedTuple):
     """How a kernel was launched: what fits on a processor (None unknown), what it asks for (-1 unknown), on what."""
 

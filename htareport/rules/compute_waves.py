@@ -13,7 +13,7 @@ from htareport.analyses.modelled import NONE
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
 from htareport.rules.compute_events import events_of, listed
-from htareport.rules.compute_grids import Launched, launches_of
+from htareport.rules.compute_grids import Launched, launches_of, unknown_processors
 from htareport.rules.compute_groups import VECTOR, elements_at_once, of_attention, short
 from htareport.rules.compute_time import asked, compute_time, held_up, shortened, work
 from htareport.rules.rank import Rank, Sets
@@ -65,6 +65,9 @@ class WaveTail(Rule):
     waves: float = 4.0
     shortest: float = 50.0
     least: float = 0.01
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_processors(rank)
 
     def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
         found = None if self.lacking(rank) else _tails(rank, self)

@@ -8,6 +8,7 @@ import pytest
 from rules.computing import GEMM, SHAPES, Work, states
 
 from htareport.rules.compute_products import BelowRoof
+from htareport.rules.compute_ranks import SlowRank
 from htareport.rules.compute_waves import WaveTail
 
 LIMITS = {
@@ -54,17 +55,26 @@ def test_no_more_than_above_the_roof(findings):
         kernel(4 * 216 + 10),
         kernel(238, 49),
         kernel(238, 200, 20_000),
-        kernel(238, limits={"regsPerMultiprocessor": 0}),
-        kernel(238, **{"registers per thread": None}),
         kernel(238, block=None),
         kernel(0),
-        Work().mm(200, grid=(238, 1, 1)),
     ],
-    ids=["full", "one wave", "a third", "many", "short", "little", "device unknown", "registers unknown",
-         "block unknown", "no grid", "nothing known"],
+    ids=["full", "one wave", "a third", "many", "short", "little", "block unknown", "no grid"],
 )  # fmt: skip
 def test_silent(tell, trace):
     assert states(tell([RULE], trace)) == {"C10": "fine"}
+
+
+@pytest.mark.parametrize(
+    ("trace", "lacking"),
+    [
+        (kernel(238, limits={"regsPerMultiprocessor": 0}), "what a processor of its devices holds (deviceProperties)"),
+        (Work().mm(200, grid=(238, 1, 1)), "what a processor of its devices holds (deviceProperties)"),
+        (kernel(238, **{"registers per thread": None}), "of kernels how many registers they take"),
+    ],
+    ids=["no registers", "nothing", "of the kernel nothing"],
+)
+def test_what_is_not_recorded_is_said(tell, trace, lacking):
+    assert states(tell([RULE, SlowRank()], trace))["C10"] == f"not checked: the trace does not tell {lacking}"
 
 
 def test_misalignment_is_another_cause(tell):
