@@ -41,6 +41,10 @@ class Rank:
         self._busy = dict[tuple[str, ...], Sets]()  # By kinds: nobody may change them.
         self._idle_by = dict[tuple[Cause, ...], Sets]()
 
+    def looking(self, code: str) -> Any:
+        """The rule of a code, if it looks at the rank as well; else None."""
+        return self._rules.get(code)
+
     def explained(self, *codes: str) -> NDArray[np.bool_]:
         """Which device events rules of these codes claim, if they look at the rank: others leave these to them."""
         found = np.zeros(len(self.trace.device_events), np.bool_)
