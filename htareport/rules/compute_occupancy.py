@@ -35,6 +35,7 @@ _LIBRARY = re.compile(
 _TRITON = re.compile(r"^triton_")
 _DRIVER = re.compile(r"^cuLaunchKernel")
 _NO_OWN = re.compile(r"^(?:aten|autograd|c10d?|torch\w*|fbgemm|apex|_?vllm\w*|_C\w*|xformers|flash\w*|te\w*)::|^[^:]*$")
+_MOST_SEARCHED = 256  # Characters of a name: what follows is its arguments.
 _SAVED = 0.2  # Of their time, with more warps.
 _WHY = {
     Limiter.REGISTERS: "registers: {registers} per thread",
@@ -66,8 +67,14 @@ class _Ways(NamedTuple):
 @kept
 def _ways(rank: Rank, shortest: float) -> _Ways:
     events = events_of(rank)
-    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * shortest) & (events.dtype == ""))
-    mine = mine[~events.named(_BY_DESIGN)[mine]]
+    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * shortest))
+    has_work = [each.work is not None for each in events.found.signatures]
+    if any(has_work):
+        mine = mine[~events.of_calls(np.array(has_work), 0).astype(np.bool_)[mine]]
+    codes, number = np.unique(events.codes[mine], return_inverse=True)
+    names = launched.texts(rank.trace, codes.tolist())
+    is_other = np.array([not _BY_DESIGN.search(name[:_MOST_SEARCHED]) for name in names], np.bool_)
+    mine = mine[is_other[number]]
     return _Ways(mine, *launches_of(rank, mine))
 
 

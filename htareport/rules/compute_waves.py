@@ -120,16 +120,16 @@ def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
     if not len(mine):
         return None
     ways, number = launches_of(rank, mine)
-    waves, each = (np.array(values, np.float64)[number] for values in _figures(ways))
+    waves, each = (np.array(values)[number] for values in zip(*((w.waves, w.per_processor) for w in ways), strict=True))
     rest = waves % 1
     chosen = (waves > 1) & (waves < rule.waves) & (rest > 0) & (rest <= rule.filled)
-    chosen &= ~_explained(rank)[mine]
-    left, number, mine = 1 - waves[chosen] / np.ceil(waves[chosen]), number[chosen], mine[chosen]
-    if not len(mine):
+    left = np.where(chosen, 1 - waves / np.ceil(waves), 0.0)
+    if left @ events.durations[mine] < rule.least * rank.whole:
         return None
-    above = _above_roof(rank)[mine]
-    high = np.minimum(left, above) * events.durations[mine]
-    low = np.minimum(1 - each[chosen] / np.ceil(each[chosen]), np.minimum(left, above)) * events.durations[mine]
+    chosen &= ~_explained(rank, mine)
+    left, number, each, mine = left[chosen], number[chosen], each[chosen], mine[chosen]
+    left = np.minimum(left, _above_roof(rank)[mine])
+    high, low = (shares * events.durations[mine] for shares in (left, np.minimum(left, 1 - each / np.ceil(each))))
     if high.sum() < rule.least * rank.whole:
         return None
     saving, is_mine = np.zeros(len(events.durations)), np.zeros(len(events.durations), np.bool_)
@@ -142,24 +142,20 @@ def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
     return _Tails(is_mine, claim, asked(rank, saving), float(low.sum() / high.sum()), ways[worst], name)
 
 
-def _figures(ways: list[Launched]) -> tuple[list[float], list[float]]:
-    """Waves, and blocks for each processor."""
-    return [each.waves for each in ways], [each.per_processor for each in ways]
+def _explained(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of which device events (by their places) others tell the cause."""
+    owner = work(rank).owner[mine]
+    attention = np.append(of_attention(rank), False)[owner] & (owner != NONE)
+    return np.asarray(rank.explained("C15")[mine] | _misaligned(rank, mine) | attention, np.bool_)
 
 
-def _explained(rank: Rank) -> NDArray[np.bool_]:
-    """Which device events others tell the cause of."""
-    owner = work(rank).owner
-    attention = np.append(of_attention(rank), False)[owner]
-    return np.asarray(rank.explained("C15") | _misaligned(rank) | (attention & (owner != NONE)), np.bool_)
-
-
-def _misaligned(rank: Rank) -> NDArray[np.bool_]:
-    """Which device events load less than 16 bytes at once, as far as name and operator tell."""
+def _misaligned(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of them load less than 16 bytes at once, as far as name and operator tell."""
     events = events_of(rank)
-    counts = np.array([elements_at_once(name) for name in rank.trace.loaded.strings] or [0])[events.codes]
+    codes, number = np.unique(events.codes[mine], return_inverse=True)
+    counts = np.array([elements_at_once(rank.trace.loaded.strings[code]) for code in codes.tolist()])[number]
     known = [each.work for each in work(rank).signatures]
-    sizes = events.of_calls(np.array([SIZES[each.dtype] if each else 0 for each in known] or [0]), 0)
+    sizes = events.of_calls(np.array([SIZES[each.dtype] if each else 0 for each in known] or [0]), 0)[mine]
     return np.asarray((counts * sizes > 0) & (counts * sizes < VECTOR), np.bool_)
 
 
