@@ -97,7 +97,8 @@ class LowOccupancy(Rule):
     Kernels of at least `shortest` µs that are no matrix products, convolutions or attention (those run well with few
     warps) have an occupancy below `below`, as the profiler estimates it, or as registers, shared memory, block size and
     the device's limits tell where it writes 0; and they take at least `least` of the compute time. Their grids are
-    large enough for more: otherwise it is the grid (C9). Where the trace tells neither (AMD), nothing is known.
+    large enough for more: otherwise it is the grid (C9), or its last wave (C10). Where the trace tells neither (AMD),
+    nothing is known.
 
     ## What it could save
     A fifth of their time, a guess; nothing for the lower estimate. Of that, what no other work covers and the host's
@@ -129,7 +130,8 @@ class LowOccupancy(Rule):
         room, given = (found.of([each(way) for way in found.ways]) for each in (_room, _given))
         told = occupancy(rank, found.mine)
         share = np.where(np.isnan(told), np.minimum(room, given), told)
-        few = (share < self.below) & (given >= self.below)
+        fills = found.of([way.per_processor for way in found.ways]) >= 1
+        few = (share < self.below) & (given >= self.below) & fills & ~rank.explained("C10")[found.mine]
         mine = np.zeros(len(events.durations), np.bool_)
         mine[found.mine[few]] = True
         if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):

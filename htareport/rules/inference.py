@@ -15,18 +15,19 @@ from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
 from htareport.rules.compute_groups import groups, of_kind
 from htareport.rules.compute_time import calls_in_steps, compute_time, unknown_limits, work
 from htareport.rules.host_rows import DISPATCH
-from htareport.rules.inference_steps import annotated, decoding, windows
+from htareport.rules.inference_steps import annotated, by_engine, decoding, windows
 from htareport.rules.memory import trains
 from htareport.rules.rank import Rank, common, total
 from htareport.trace import Capability
 from htareport.units import counted, text
 
-_CAPTURED = (
-    "vllm serve … --compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32]}'  # Not --enforce-eager.\n"
-    'model.forward = torch.compile(model.forward, mode="reduce-overhead")  # With a static key-value cache.'
-)
+_GRAPHS = "vllm serve … --compilation-config '{{\"cudagraph_capture_sizes\": {sizes}}}'  # Without --enforce-eager."
+_COMPILED = 'model.forward = torch.compile(model.forward, mode="reduce-overhead")  # With a static key-value cache.'
 _CHUNKED = "vllm serve … --enable-chunked-prefill --max-num-batched-tokens 2048"
 _QUANTISED = "vllm serve … --quantization fp8 --kv-cache-dtype fp8"
+_FEWER_BITS = (
+    "from torchao.quantization import Int8WeightOnlyConfig, quantize_\nquantize_(model, Int8WeightOnlyConfig())"
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class LaunchBoundDecode(Rule):
             "idle": share,
             "of_step": rank.share(idle),
             "requests": sorted(set(ranges.decodes.tolist()))[:8],
+            "engine": by_engine(rank),
         }
         return Evidence(numbers=numbers, spans=rank.spans(idle))
 
@@ -102,7 +104,7 @@ class LaunchBoundDecode(Rule):
             "the batch sizes that occur, no `--disable-cuda-graph` in SGLang, "
             '`torch.compile(mode="reduce-overhead")` with a static key-value cache elsewhere.',
             verify="One graph launch per token, and shorter steps.",
-            snippet=_CAPTURED,
+            snippet=_GRAPHS.format(sizes=n["requests"]) if n["engine"] else _COMPILED,
         )
 
 
@@ -156,6 +158,7 @@ class PrefillBetween(Rule):
             "slow": len(lasting),
             "excess": float((lasting - middle).sum()) / float(between.sum()),
             "longest": int(lasting.max()),
+            "engine": by_engine(rank),
         }
         longest = first[np.argsort(-between, kind="stable")[:5]]
         sets = {lane: np.column_stack((ranges.start[longest], ranges.end[longest])) for lane in rank.lanes[:1]}
@@ -177,7 +180,7 @@ class PrefillBetween(Rule):
             f"{found.percent(n['excess'])} of the time.",
             advice="Read prompts in smaller chunks, beside the tokens, or on other devices.",
             verify="The 95th percentile of the time between tokens comes nearer to the median.",
-            snippet=_CHUNKED,
+            snippet=_CHUNKED if n["engine"] else "",
         )
 
 
@@ -235,6 +238,7 @@ class BandwidthBoundDecode(Rule):
             / 1e9
             / rank.num_steps,
             "groups": [each.told(rank.num_steps) for each in most[:3]],
+            "engine": by_engine(rank),
         }
         return Evidence(numbers=numbers)
 
@@ -253,5 +257,5 @@ class BandwidthBoundDecode(Rule):
             advice="Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: "
             "more sequences at once, speculative decoding.",
             verify="Tokens per second rise.",
-            snippet=_QUANTISED,
+            snippet=_QUANTISED if n["engine"] else _FEWER_BITS,
         )

@@ -77,6 +77,11 @@ def _requests(name: str) -> tuple[int, int]:
     return int(not is_decode), int(is_decode)
 
 
+def by_engine(rank: Rank) -> bool:
+    """Whether the ranges are named as vLLM names them."""
+    return len(rows_named(rank, _REQUESTS, "annotation")) > 0
+
+
 @kept
 def decoding(rank: Rank) -> Ranges:
     """Where only tokens are generated: annotated so, or steps of narrow products and single queries."""

@@ -9,6 +9,7 @@ from rules.computing import SHAPES, Work, states
 from rules.test_compute_waves import LIMITS
 
 from htareport.rules.compute_occupancy import LowOccupancy, OccupancyLimit
+from htareport.rules.compute_waves import WaveTail
 
 RULES = [LowOccupancy(), OccupancyLimit()]
 FINE = {"C11": "fine", "C12": "fine"}
@@ -59,16 +60,24 @@ def test_shared_memory(findings):
         (kernel("triton_tem_fused_mm_1"), []),
         (kernel("void flash_fwd_kernel<1>", operator="flash::fwd"), []),
         (kernel(blocks=108, threads=64, occupancy=3), []),
+        (kernel(blocks=107, threads=1024, registers=64, occupancy=20), []),
         (kernel("void at::native::reduce_kernel<512>", operator="aten::sum", launch_name="cudaLaunchKernel"), ["C11"]),
         (kernel("reduce_mine", operator="mine::reduce", launch_name="cudaLaunchKernel"), ["C11", "C12"]),
         (kernel("reduce_mine", operator="aten::sum", launch_name="cudaLaunchKernel"), ["C11"]),
         (kernel(registers=127, occupancy=20), ["C11"]),
     ],
-    ids=["many warps", "a quarter", "short", "very short", "product", "attention", "small grid", "a library's",
-         "an operator of one's own", "no operator of one's own", "not so many registers"],
+    ids=["many warps", "a quarter", "short", "very short", "product", "attention", "small grid", "few large blocks",
+         "a library's", "an operator of one's own", "no operator of one's own", "not so many registers"],
 )  # fmt: skip
 def test_who_speaks(findings, trace, codes):
     assert list(findings(RULES, trace)) == codes
+
+
+def test_a_last_wave_is_another_cause(findings):
+    """One block fits on each of 108 processors: of 230 the last 14 run alone."""
+    trace = kernel(blocks=230)
+    assert list(findings([WaveTail(), *RULES], trace)) == ["C10", "C12"]
+    assert list(findings(RULES, trace)) == ["C11", "C12"]
 
 
 def test_known_work_is_another_matter(tell):

@@ -36,6 +36,7 @@ def test_decode_is_bound_by_launches(findings):
     assert (finding.saving_ns, finding.severity) == (None, "high")
     assert "3 ranges of 200\u202fµs (median) that generate tokens launch 9 kernels and copies each" in finding.evidence
     assert "Requests at once: 32." in finding.evidence
+    assert '"cudagraph_capture_sizes": [32]' in finding.snippet
 
 
 def narrow_step(trace: TraceBuilder, number: int, rows: int = 1, queries: int = 1) -> None:
@@ -57,7 +58,9 @@ def loop(rows: int = 1, queries: int = 1) -> TraceBuilder:
 
 
 def test_a_loop_without_annotations(findings):
-    assert list(findings(BOUND, loop())) == ["H2", "I1"]
+    told = findings(BOUND, loop())
+    assert list(told) == ["H2", "I1"]
+    assert "torch.compile" in told["I1"].snippet
 
 
 @pytest.mark.parametrize(
