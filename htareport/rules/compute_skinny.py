@@ -22,6 +22,7 @@ from htareport.trace.kept import kept
 from htareport.units import counted
 
 _GOOD = 0.85  # Of the bandwidth: what good kernels reach.
+_BOUND = 0.7  # From which on each is taken to read a matrix of its own from memory.
 _SHOWN = 3
 _FUSED = "qkv = torch.nn.Linear(size, 3 * size)  # Instead of three layers.\nq, k, v = qkv(x).chunk(3, dim=-1)"
 
@@ -49,8 +50,8 @@ class SkinnyProducts(Rule):
     Of products of one shape that follow each other on a stream with nothing computed between, none needs another's
     result: k of them can be one, and all but a k-th of their time is the ceiling, if they share one matrix (a loop over
     inputs). If each has its own (query, key and value), all must be read still: then what they take above what 85 % of
-    the memory's bandwidth takes, which is the lower estimate. Where each stands alone nothing is claimed. What is
-    claimed here, C1 and C9 leave out.
+    the memory's bandwidth takes, which is the lower estimate, and all that is claimed where they reach 70 % of it
+    already (I3). Where each stands alone nothing is claimed. What is claimed here, C1 and C9 leave out.
 
     ## What to do
     One product instead of several: query, key and value (or gate and up) in one layer, inputs stacked, a grouped
@@ -114,11 +115,12 @@ class SkinnyProducts(Rule):
         title = f"{n['calls']:,.0f} products of at most {self.rows} rows take {found.time(n['time'])} {found.per}"
         verify = "Fewer calls of these shapes in *Compute efficiency*, and less time in all."
         if not found.most:
+            alone = "each stands alone between other kernels" if n["together"] <= 1 else "memory allows little more"
             return self.finding(
                 found,
                 title,
                 severity=Severity.LOW,
-                evidence=f"{evidence}; each stands alone between other kernels.",
+                evidence=f"{evidence}; {alone}.",
                 advice="Give each product more rows: a larger batch, or several inputs stacked." + more,
                 verify=verify,
             )
@@ -131,8 +133,8 @@ class SkinnyProducts(Rule):
             advice="Compute them as one: query, key and value (or gate and up) in one layer, inputs stacked, a grouped "
             "product." + more,
             low_ns=round(found.most * n["low"]),
-            assumption="They share one matrix, which is read once for all. The lower estimate is for a matrix of each: "
-            "they are read at 85 % of the bandwidth." + held_up(found),
+            assumption="They share one matrix, which is read once for all, unless they reach 70 % of the bandwidth "
+            "already. The lower estimate is for a matrix of each: they are read at 85 % of it." + held_up(found),
             verify=verify,
             snippet=_FUSED,
         )
@@ -155,17 +157,19 @@ def _skinny(rank: Rank, rule: SkinnyProducts) -> _Skinny | None:
     if not chosen or sum(each.time for each in chosen) < rule.least * rank.whole:
         return None
     run = _runs(rank, chosen)
-    shares = 1 - 1 / run
-    saving = spread(rank, shares)
+    high = 1 - 1 / run
+    low = np.zeros(len(run))
+    for each in chosen:
+        of_bandwidth = each.by_memory / each.time
+        low[each.calls] = np.minimum(high[each.calls], max(1 - of_bandwidth / _GOOD, 0.0))
+        if of_bandwidth >= _BOUND:
+            high[each.calls] = low[each.calls]
+    saving = spread(rank, high)
     claim = shortened(rank, saving)
     if rank.share(claim) < WORTH:  # They stand alone, or nothing hangs on them.
         return _Skinny(chosen, run, {}, 0.0, 0.0)
-    times, high, low = found.calls["time"].to_numpy(), 0.0, 0.0
-    for each in chosen:
-        of_bandwidth = max(1 - each.by_memory / each.time / _GOOD, 0.0)
-        high += float(times[each.calls] @ shares[each.calls])
-        low += float(times[each.calls] @ np.minimum(shares[each.calls], of_bandwidth))
-    return _Skinny(chosen, run, claim, asked(rank, saving), low / high)
+    times = found.calls["time"].to_numpy()
+    return _Skinny(chosen, run, claim, asked(rank, saving), float(times @ low) / float(times @ high))
 
 
 def _runs(rank: Rank, chosen: list[Group]) -> NDArray[np.int64]:
