@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,16 +21,21 @@ from htareport.rules.rank import Rank, Sets
 from htareport.trace import Capability
 from htareport.trace.kept import kept
 
+_TILE = re.compile(r"(?:_|tilesize|MT)(\d+)x(\d+)(?:x\d+)?(?=_)")  # Of a product's result, that a block computes.
+
 
 class _Tails(NamedTuple):
-    """Which device events have a tail, what could be saved and of that at least, and how the worst is launched."""
+    """Which device events have a tail, what could be saved and of that at least; how the worst is launched, and which.
+
+    `event` is the place of one of these.
+    """
 
     mine: NDArray[np.bool_]
     claim: Sets
     asked: float
     low: float
     worst: Launched
-    name: str
+    event: int
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,9 @@ class WaveTail(Rule):
     claimed here, C1 leaves out.
 
     ## What to do
-    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone; or
-    another tile (`torch.compile(mode="max-autotune")`).
+    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone (which,
+    is told of products whose grid follows from the tile in the kernel's name); or another tile
+    (`torch.compile(mode="max-autotune")`).
 
     ## How to verify
     The grid is as small as the evidence names, and the kernel takes a wave less.
@@ -79,16 +86,18 @@ class WaveTail(Rule):
             return None
         events, worst = events_of(rank), found.worst
         held = worst.held.blocks if worst.held else 0
+        better, name = int(worst.waves) * worst.processors * held, rank.trace.loaded.strings[events.codes[found.event]]
         time = int(events.durations[found.mine].sum())
         numbers = {
             "kernels": events.kernels(found.mine),
             "share": time / compute_time(rank),
             "low": found.low,
             "asked": found.asked,
-            "name": found.name,
+            "name": short(name),
+            "sizes": _sizes(rank, found.event, name, worst.blocks, better),
             "waves": worst.waves,
             "blocks": worst.blocks,
-            "better": int(worst.waves) * worst.processors * held,
+            "better": better,
             "held": held,
             "processors": worst.processors,
         }
@@ -96,13 +105,15 @@ class WaveTail(Rule):
 
     def tell(self, found: Found) -> Finding | None:
         n = found.numbers
+        sizes = " or ".join(f"{fits:,} instead of {size:,}" for size, fits in n["sizes"])
+        where = f"a grid of at most {n['better']:,} blocks there" + (f", as with {sizes}" if sizes else "")
         return self.finding(
             found,
             f"The last blocks of kernels run nearly alone, for up to {found.time(found.most)} {found.per}",
             evidence=f"{found.percent(n['share'])} of compute is such kernels: {listed(found)} {found.per}. "
             f"`{n['name']}` has {n['blocks']:,} blocks, {n['waves']:.2f} times what {n['processors']} processors hold "
             f"with {n['held']} each: {n['better']:,} would be a wave less.",
-            advice=f"Choose sizes just below the boundary (a grid of at most {n['better']:,} blocks there), or let "
+            advice=f"Choose sizes just below the boundary ({where}), or let "
             '`torch.compile` with `mode="max-autotune"` look for another tile.',
             low_ns=round(found.most * n["low"]),
             assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
@@ -138,8 +149,26 @@ def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
     if rank.share(claim) < rule.least:
         return None
     worst = int(np.bincount(number, high).argmax())
-    name = short(rank.trace.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
-    return _Tails(is_mine, claim, asked(rank, saving), float(low.sum() / high.sum()), ways[worst], name)
+    event = int(mine[(number == worst).argmax()])
+    return _Tails(is_mine, claim, asked(rank, saving), float(low.sum() / high.sum()), ways[worst], event)
+
+
+def _sizes(rank: Rank, event: int, name: str, blocks: int, better: int) -> list[tuple[int, int]]:
+    """Sizes of a product of which each alone, cut down, makes its grid as small: from and to.
+
+    Empty unless the tile in the kernel's name explains the grid as it is.
+    """
+    owner, tile = int(work(rank).owner[event]), _TILE.search(name)
+    known = work(rank).signatures[int(work(rank).calls["signature"].to_numpy()[owner])].work if owner != NONE else None
+    if known is None or known.product is None or tile is None:
+        return []
+    batch, m, n, _ = known.product
+    for tall, wide in ((int(tile[1]), int(tile[2])), (int(tile[2]), int(tile[1]))):
+        rows, columns = -(-m // max(tall, 1)), -(-n // max(wide, 1))
+        if batch * rows * columns == blocks:
+            fitting = (m, better // (batch * columns) * tall), (n, better // (batch * rows) * wide)
+            return [(size, fits) for size, fits in fitting if fits > 0]
+    return []
 
 
 def _explained(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
