@@ -56,7 +56,7 @@ class WaveTail(Rule):
     claimed here, C1 leaves out.
 
     ## What to do
-    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone (which,
+    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone (which
     is told of products whose grid follows from the tile in the kernel's name); or another tile
     (`torch.compile(mode="max-autotune")`).
 
