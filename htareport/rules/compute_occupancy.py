@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,10 @@ from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.trace.kept import kept
 
-# Products, convolutions and attention run well with few warps, by design.
+# Products, convolutions and attention (Triton's by its customary name) run well with few warps, by design.
 _BY_DESIGN = re.compile(
     r"gemm|gemv|cutlass|cublas|cudnn|xmma|nvjet|wgmma|\bcask|flash|fmha|attention|attn|conv(?!ert)|winograd|dgrad|wgrad|"
-    r"fprop|_(?:bmm|mm|addmm)\b|_(?:bmm|mm|addmm)_|rnn|lstm|fft",
+    r"fprop|_(?:bmm|mm|addmm)\b|_(?:bmm|mm|addmm)_|rnn|lstm|fft|^_(?:fwd|bwd)_kernel",
     re.IGNORECASE,
 )
 _LIBRARY = re.compile(
@@ -71,11 +71,19 @@ def _ways(rank: Rank, shortest: float) -> _Ways:
     has_work = [each.work is not None for each in events.found.signatures]
     if any(has_work):
         mine = mine[~events.of_calls(np.array(has_work), 0).astype(np.bool_)[mine]]
-    codes, number = np.unique(events.codes[mine], return_inverse=True)
-    names = launched.texts(rank.trace, codes.tolist())
-    is_other = np.array([not _BY_DESIGN.search(name[:_MOST_SEARCHED]) for name in names], np.bool_)
-    mine = mine[is_other[number]]
+    mine = mine[~_by_design(rank, events.codes[mine])]
+    rows = operators(rank)[mine]  # Of Triton's kernels for attention often only the operator says what they are.
+    by_operator = np.zeros(len(mine), np.bool_)
+    by_operator[rows != NONE] = _by_design(rank, launched.names_of(rank.trace, rows[rows != NONE]))
+    mine = mine[~by_operator]
     return _Ways(mine, *launches_of(rank, mine))
+
+
+def _by_design(rank: Rank, codes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Which of these codes of names are of products, convolutions or attention."""
+    used, number = np.unique(codes, return_inverse=True)
+    names = launched.texts(rank.trace, used.tolist())
+    return np.array([bool(_BY_DESIGN.search(name[:_MOST_SEARCHED])) for name in names], np.bool_)[number]
 
 
 def _room(each: Launched) -> float:

@@ -166,7 +166,7 @@ def _skinny(rank: Rank, rule: SkinnyProducts) -> _Skinny | None:
             high[each.calls] = low[each.calls]
     saving = spread(rank, high)
     claim = shortened(rank, saving)
-    if rank.share(claim) < WORTH:  # They stand alone, or nothing hangs on them.
+    if not claim or rank.share(claim) < WORTH:  # They stand alone, or nothing hangs on them.
         return _Skinny(chosen, run, {}, 0.0, 0.0)
     times = found.calls["time"].to_numpy()
     return _Skinny(chosen, run, claim, asked(rank, saving), float(times @ low) / float(times @ high))

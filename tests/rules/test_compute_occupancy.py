@@ -58,7 +58,9 @@ def test_shared_memory(findings):
         (kernel(dur=9), []),
         (kernel(dur=3), []),
         (kernel("triton_tem_fused_mm_1"), []),
-        (kernel("void flash_fwd_kernel<1>", operator="flash::fwd"), []),
+        (kernel("void flash_fwd_kernel<1>", operator="mine::forward"), []),
+        (kernel("_kernel_aligned_0d1d2d", operator="mine::custom_flash_aligned"), []),
+        (kernel("_fwd_kernel_aligned_0d1d2d", operator="mine::forward"), []),
         (kernel(blocks=108, threads=64, occupancy=3), []),
         (kernel(blocks=107, threads=1024, registers=64, occupancy=20), []),
         (kernel("void at::native::reduce_kernel<512>", operator="aten::sum", launch_name="cudaLaunchKernel"), ["C11"]),
@@ -66,8 +68,9 @@ def test_shared_memory(findings):
         (kernel("reduce_mine", operator="aten::sum", launch_name="cudaLaunchKernel"), ["C11"]),
         (kernel(registers=127, occupancy=20), ["C11"]),
     ],
-    ids=["many warps", "a quarter", "short", "very short", "product", "attention", "small grid", "few large blocks",
-         "a library's", "an operator of one's own", "no operator of one's own", "not so many registers"],
+    ids=["many warps", "a quarter", "short", "very short", "product", "attention", "by its operator", "by custom",
+         "small grid", "few large blocks", "a library's", "an operator of one's own", "no operator of one's own",
+         "not so many registers"],
 )  # fmt: skip
 def test_who_speaks(findings, trace, codes):
     assert list(findings(RULES, trace)) == codes
