@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from htareport.algorithms.intervals import Intervals
 from htareport.configurable import Configurable
 from htareport.findings import Finding, Severity, Span
@@ -36,6 +39,7 @@ class Family(StrEnum):
     COMPUTE = "Compute"
     COMMUNICATION = "Communication"
     MEMORY = "Memory"
+    INFERENCE = "Inference"
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,11 @@ class Rule(Configurable, ABC):
         """Return what a rank lacks for it, as words; that it can look where there is nothing."""
         lacking = self.requires - rank.trace.capabilities
         return tuple(each.value for each in Capability if each in lacking)
+
+    def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
+        """Return which device events it tells the cause of, so that more general rules leave them to it."""
+        del rank
+        return None
 
     @abstractmethod
     def look(self, rank: Rank) -> Evidence | None:

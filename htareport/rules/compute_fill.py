@@ -22,7 +22,8 @@ class TooFewBlocks(Rule):
 
     ## When it speaks
     Kernels of at least `shortest` µs have fewer blocks than the device has multiprocessors (compute units), so that
-    some do nothing, and take at least `least` of the compute time. Shorter ones are a matter of launches.
+    some do nothing, and take at least `least` of the compute time. Shorter ones are a matter of launches; narrow
+    products that could be computed together, of C15.
 
     ## What it could save
     Half of the part of their time that corresponds to the processors without work; nothing for the lower estimate. Of
@@ -48,6 +49,7 @@ class TooFewBlocks(Rule):
         counts = processors(rank)
         room = np.array([counts.get(device, 0) for device in events.devices], np.float64)
         mine = events.wanted & (number != NONE) & (number < room) & (events.durations >= 1000 * self.shortest)
+        mine &= ~rank.explained("C15")
         if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
             return None
         filled = np.divide(number, room, out=np.ones(len(room)), where=room > 0)

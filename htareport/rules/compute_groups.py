@@ -92,10 +92,16 @@ def of_attention(rank: Rank) -> NDArray[np.bool_]:
     return found
 
 
+def elements_at_once(kernel: str) -> int:
+    """How many elements a kernel loads at once, as its name says; 0 where it does not."""
+    found = _ALIGN.search(kernel)
+    return int(found[1]) if found else 0
+
+
 def misalignment(group: Group) -> list[int]:
     """Sizes of a product that keep its kernel from loading 16 bytes at once; empty unless the kernel's name says so."""
-    known, name = group.signature.work, _ALIGN.search(group.kernel)
-    if known is None or known.product is None or not name or int(name[1]) * SIZES[known.dtype] >= VECTOR:
+    known, count = group.signature.work, elements_at_once(group.kernel)
+    if known is None or known.product is None or not count or count * SIZES[known.dtype] >= VECTOR:
         return []
     elements = VECTOR // SIZES[known.dtype]
     inner, outer = (known.product.n, known.product.k), (known.product.m,)  # Mostly the inner ones are contiguous.

@@ -111,7 +111,7 @@ class NoTf32(Rule):
     than float32, and take at least `least` of the compute time.
 
     ## What it could save
-    60 % of their time, but not more than 60 % of the peak in TF32 and 80 % of the bandwidth leave. Nothing for the
+    `saved` of their time, but not more than 60 % of the peak in TF32 and 80 % of the bandwidth leave. Nothing for the
     lower estimate where shapes were not recorded. Of that, what no other work covers and the host's launches allow.
 
     ## What to do

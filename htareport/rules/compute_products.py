@@ -91,7 +91,8 @@ class BelowRoof(_BelowRoof):
     Products of equal shapes on the same kernel reach less than `below` of their roof (peak arithmetic or memory
     bandwidth, whichever is nearer) and take at least `least` of the step. Products of less than `short` µs, or with too
     few blocks to fill the device, are limited by their size and don't count; nor do those that are misaligned (C4), run
-    old kernels (C5) or are part of attention that is not fused (C6).
+    old kernels (C5), are part of attention that is not fused (C6), leave a nearly empty wave (C10) or are narrow and
+    could be computed together (C15).
 
     ## What it could save
     What they take above what 85 % of the roof takes, which good kernels reach; at 70 % for the lower estimate. Of that,
@@ -117,6 +118,7 @@ class BelowRoof(_BelowRoof):
         number = blocks(rank)[calls["event"].to_numpy()]
         is_filled = (number == NONE) | (number >= room)
         wanted = of_kind(rank, Kind.PRODUCT) & ~of_attention(rank) & is_filled
+        wanted &= ~rank.explained("C10", "C15")[calls["event"].to_numpy()]
         chosen = [
             each
             for each in groups(rank, wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,7 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rules.host_rows import coded, late, operators_around, rows_named
 from htareport.rules.rank import Lane, Rank, Sets, common
+from htareport.rules.sampled import behind_sampling
 from htareport.trace import classify
 from htareport.trace.kept import kept
 
@@ -40,6 +41,7 @@ class Drain(Enum):
     COPY_BACK = "values are copied to the host"
     DEVICE = "the whole device is waited for"
     OTHER = "anything else"
+    SAMPLED = "a token that was sampled is read"
 
 
 _KINDS = tuple(Drain)
@@ -107,7 +109,12 @@ def _drains(rank: Rank) -> Drains:
                 found = _of_thread(gaps[threads == number], start[mine], end[mine])
                 taken.extend((place, begin, stop, int(rows[mine[at]])) for begin, stop, at in found)
     places, starts, ends, calls = np.array(taken, np.int64).reshape(-1, 4).T
-    return Drains(places, starts, ends, calls, _kinds(rank, calls, directions), blocking)
+    every = Drains(places, starts, ends, calls, _kinds(rank, calls, directions), blocking)
+    rule = rank.looking("I4")
+    if rule is None or not len(calls):
+        return every
+    tokens = replace(every, kind=np.where(behind_sampling(rank, calls), _KINDS.index(Drain.SAMPLED), every.kind))
+    return tokens if rank.share(tokens.sets(rank, Drain.SAMPLED)) >= rule.least else every
 
 
 def _of_thread(

@@ -1,7 +1,7 @@
 """Rules about calls that wait for the device: behind them it is empty, and only then the host launches more.
 
 Each gap behind such a call belongs to one rule: to the one about its kind, where that kind takes enough of the step,
-else to the one about all of them.
+else to the one about all of them. Behind a token that was sampled, it is I4's, where those take enough.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LATER = "if step % 50 == 0:\n    log(loss.item())  # Not in every step."
 
 
 @dataclass(frozen=True)
-class _Waits(Rule):
+class Waits(Rule):
     """What the rules about waiting calls have in common."""
 
     family, section = Family.HOST, IDLE
@@ -45,7 +45,7 @@ def _numbers(rank: Rank, drains: Drains, *kinds: Drain) -> dict[str, object]:
     return {"calls": drains.calls(rank, *kinds), "frame": frame, "per": per(rank)}
 
 
-def _behind(found: Found) -> str:
+def behind(found: Found) -> str:
     """Which calls, how often and where."""
     n = found.numbers
     where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
@@ -56,7 +56,7 @@ def _behind(found: Found) -> str:
 
 
 @dataclass(frozen=True)
-class SyncDrains(_Waits):
+class SyncDrains(Waits):
     """A synchronising call lets the device run empty, and only then the host launches more.
 
     ## When it speaks
@@ -82,7 +82,10 @@ class SyncDrains(_Waits):
 
     def look(self, rank: Rank) -> Evidence | None:
         drains = drains_of(rank)
-        least = {kind.kind: kind.least for kind in (ScalarReadback(), DataShapes(), CopiesBack(), WholeDevice())}
+        least: dict[Drain, float] = {
+            kind.kind: kind.least for kind in (ScalarReadback(), DataShapes(), CopiesBack(), WholeDevice())
+        }
+        least[Drain.SAMPLED] = 0.0  # They are of that kind only where a rule takes them.
         kinds = [each for each in Drain if rank.share(drains.sets(rank, each)) < least.get(each, 1.0)]
         claim = drains.sets(rank, *kinds)
         if rank.share(claim) < self.least:
@@ -93,7 +96,7 @@ class SyncDrains(_Waits):
         return self.finding(
             found,
             f"Synchronising calls leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=_behind(found),
+            evidence=behind(found),
             advice="Move what waits for the device out of the loop, or do it every n steps; copy with "
             "`non_blocking=True` from pinned memory, and make constants on the device (`torch.full`).",
             assumption="The host uses the time that it spent in the call to launch ahead.",
@@ -103,7 +106,7 @@ class SyncDrains(_Waits):
 
 
 @dataclass(frozen=True)
-class ScalarReadback(_Waits):
+class ScalarReadback(Waits):
     """`.item()` and its like read one number from the device, which runs empty meanwhile.
 
     ## When it speaks
@@ -126,7 +129,7 @@ class ScalarReadback(_Waits):
         return self.finding(
             found,
             f"Reading single numbers from the GPU leaves it idle for {found.time(found.most)} {found.per}",
-            evidence=_behind(found),
+            evidence=behind(found),
             advice="Keep losses and metrics as tensors, add them up on the device and read them every n steps. "
             "`float(x)`, `if x:` and `print(x)` read as well.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
@@ -136,7 +139,7 @@ class ScalarReadback(_Waits):
 
 
 @dataclass(frozen=True)
-class DataShapes(_Waits):
+class DataShapes(Waits):
     """An operator whose result has a size that depends on data makes the host wait for that size.
 
     ## When it speaks
@@ -160,7 +163,7 @@ class DataShapes(_Waits):
         return self.finding(
             found,
             f"Operators whose size depends on data leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=_behind(found),
+            evidence=behind(found),
             advice="Compute with the mask instead of selecting: `torch.where(mask, a, b)`, multiplication, "
             "`index_fill`, `topk` with a fixed number; give `repeat_interleave` its `output_size`.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
@@ -170,7 +173,7 @@ class DataShapes(_Waits):
 
 
 @dataclass(frozen=True)
-class CopiesBack(_Waits):
+class CopiesBack(Waits):
     """A copy to the host blocks it until the device has done everything before, and the device runs empty.
 
     ## When it speaks
@@ -194,7 +197,7 @@ class CopiesBack(_Waits):
         return self.finding(
             found,
             f"Blocking copies to the host leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=_behind(found),
+            evidence=behind(found),
             advice="Copy into pinned memory with `non_blocking=True` and an event, launch the next step first, and use "
             "the values afterwards; copy once instead of tensor by tensor.",
             assumption="The host launches the next work before it needs what it copies.",
@@ -205,7 +208,7 @@ class CopiesBack(_Waits):
 
 
 @dataclass(frozen=True)
-class WholeDevice(_Waits):
+class WholeDevice(Waits):
     """The host waits for the whole device within the step.
 
     ## When it speaks
@@ -251,7 +254,7 @@ class WholeDevice(_Waits):
         return self.finding(
             found,
             f"The host waits for the whole device within the step: {idle}",
-            evidence=_behind(found),
+            evidence=behind(found),
             advice="Remove `torch.cuda.synchronize()` left from timing or debugging; time with events, which do not "
             "wait.",
             assumption="The host uses the time that it spent in the call to launch ahead.",

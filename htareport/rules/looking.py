@@ -41,7 +41,7 @@ class RankEvidence:
 
 def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidence:
     """Look at one rank with every rule. Never raises. The lengths of steps are those of every so many."""
-    rank, made = Rank(trace), RankEvidence(trace.rank)
+    rank, made = Rank(trace, rules), RankEvidence(trace.rank)
     for before, rule in zip([None, *rules], rules, strict=False):
         if before and before.family != rule.family:
             rank.forget()  # Families share little, and what stays adds to the peak of those to come.

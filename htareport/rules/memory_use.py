@@ -24,7 +24,7 @@ from htareport.units import counted
 
 _SECTION = "memory_timeline"
 _DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING)
-_SMALL = ("H2", "C9")  # Rules that find kernels to be small.
+_SMALL = ("H2", "C9", "C15")  # Rules that find kernels to be small.
 _EMPTY = re.compile(r"^aten::empty(?:_like|_strided|_permuted)?$")
 
 
@@ -55,8 +55,8 @@ class Headroom(Rule):
     """Most of the device's memory is free, while its kernels are small and the host hardly keeps up.
 
     ## When it speaks
-    Tensors take less than `share` of the device's memory at their peak, and H2 (small kernels launched one by one) or
-    C9 (kernels that fill a part of the device) has found something on the same rank.
+    Tensors take less than `share` of the device's memory at their peak, and H2 (small kernels launched one by one), C9
+    (kernels that fill a part of the device) or C15 (narrow products) has found something on the same rank.
 
     ## What it could save
     Nothing of a step, but time per sample: idle time in which the host dispatches is as long for a larger batch. With

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.algorithms.intervals import EMPTY, Intervals
@@ -20,11 +21,21 @@ Lane: TypeAlias = tuple[Any, int]  # Device and capture.
 Sets: TypeAlias = dict[Lane, Intervals]
 
 
+class Claims(Protocol):
+    """A rule that can say of which device work it tells the cause."""
+
+    code: ClassVar[str]
+
+    def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
+        """Which device events it claims, None for none or where it cannot look."""
+
+
 class Rank:
     """A rank's trace with the sets that rules share. Everything is clipped to the steps; without steps to the spans."""
 
-    def __init__(self, trace: RankTrace) -> None:
+    def __init__(self, trace: RankTrace, rules: Iterable[Claims] = ()) -> None:
         self.trace = trace
+        self._rules = {rule.code: rule for rule in rules}  # That look at it.
         self.made = dict[Any, Any]()  # What rules work out once for each other, for `kept`.
         self.found = set[str]()  # Codes of the rules before that have found something on it.
         self._busy = dict[tuple[str, ...], Sets]()  # By kinds: nobody may change them.
@@ -36,6 +47,22 @@ class Rank:
             kept.clear()
         for name in ("idle", "gaps"):
             vars(self).pop(name, None)
+
+    def looking(self, code: str) -> Any:
+        """The rule of a code, if it looks at the rank as well; else None."""
+        return self._rules.get(code)
+
+    def explained(self, *codes: str) -> NDArray[np.bool_]:
+        """Which device events rules of these codes claim, if they look at the rank: others leave these to them."""
+        found = np.zeros(len(self.trace.device_events), np.bool_)
+        for rule in (self._rules[code] for code in codes if code in self._rules):
+            try:
+                mine = rule.own_events(self)
+            except Exception:  # noqa: BLE001, S112  it fails when it looks itself, and says so there
+                continue
+            if mine is not None:
+                found |= mine
+        return found
 
     @cached_property
     def lanes(self) -> list[Lane]:

@@ -13,13 +13,13 @@ from htareport.trace import classify
 from htareport.trace.capture import Loaded
 from htareport.trace.links import UNLINKED, launches_of
 from htareport.trace.rows import Columns
-from htareport.trace.schema import COPY, CORRELATION, OPERATOR, SYNC
+from htareport.trace.schema import COPY, CORRELATION, LAUNCH, OPERATOR, SYNC
 from htareport.trace.steps import step_of
 
 KIND_DTYPE = pd.CategoricalDtype([str(kind) for kind in classify.KINDS])
 _DEVICE_KEYS = ("name", "ts", "dur", "lane", "kind", "correlation", "capture", "source", "row")
 _INTEGERS = frozenset(arg.column for arg in (CORRELATION, *COPY, *OPERATOR, *SYNC) if arg.kind == "int") | {"dur"}
-_CODED = frozenset({"grid", "types", "inputs"})  # Codes of text, which say nothing without it.
+_UNSEEN = {"types", "inputs"} | {arg.column for arg in LAUNCH}  # Codes of text, and how kernels were launched.
 _LAUNCH_KEYS = ("name", "ts", "dur", "thread", "correlation", "capture", "source", "row")
 _STACKED = {**dict.fromkeys(_INTEGERS, np.int64), "thread": np.int32}  # What is calculated with.
 
@@ -44,7 +44,7 @@ class Events(Mapping[str, pd.DataFrame]):
         if "lane" in columns:
             out["device"], out["stream"] = (as_array([lane[i] for lane in lanes])[columns["lane"]] for i in (0, 1))
             out["kind"] = pd.Categorical.from_codes(columns["kind"], dtype=KIND_DTYPE)
-        rest = {name: values for name, values in columns.items() if name not in {*out, *_CODED, "thread", "lane"}}
+        rest = {name: values for name, values in columns.items() if name not in {*out, *_UNSEEN, "thread", "lane"}}
         return pd.DataFrame(out | rest)
 
     def __iter__(self) -> Iterator[str]:

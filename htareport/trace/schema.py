@@ -8,7 +8,13 @@ from htareport.trace import classify
 from htareport.trace.columns import Arg, declare
 
 CORRELATION = Arg("correlation", "correlation", "int")
-GRID = Arg("grid", "grid", "json")
+LAUNCH = (  # How a kernel was launched, as far as the profiler of its device tells.
+    Arg("grid", "grid", "json"),
+    Arg("block", "block", "json"),
+    Arg("registers", "registers per thread", "int"),
+    Arg("shared_memory", "shared memory", "int"),
+    Arg("occupancy", "est. achieved occupancy %", "float"),
+)
 LANE_KEYS = {"device": "device", "stream": "stream", "queue": "sycl queue", "stream_id": "Stream Id"}
 COPY = (Arg("bytes", "bytes", "int"), Arg("bandwidth", "memory bandwidth (GB/s)", "float"))
 # Only on events of collectives: kept as sparse rows beside the table.
@@ -46,7 +52,7 @@ MEMORY = (
 )
 POSITION = "position"  # The place of each event in its file, for those who look at the file again.
 WHOLE = Arg("args", "args", "json")  # All arguments together, of events whose arguments have names of their own.
-_ARGS = (CORRELATION, GRID, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE)
+_ARGS = (CORRELATION, *LAUNCH, *COPY, *COLLECTIVE, *OPERATOR, *SYNC, *MEMORY, WHOLE)
 CODED_COLUMNS = frozenset({"name", *(arg.column for arg in _ARGS if arg.kind in {"text", "json"})})  # Of Strings.
 declare(_ARGS)
 
@@ -66,7 +72,7 @@ OPERATORS = Family(OPERATOR)
 SYNCS = Family((CORRELATION, *SYNC))
 MEMORY_INSTANTS = Family(MEMORY, phase="i")
 COUNTERS = Family((WHOLE,))
-KERNEL = Family((CORRELATION, GRID), on_device=True)
+KERNEL = Family((CORRELATION, *LAUNCH), on_device=True)
 COPIES = Family((CORRELATION, *COPY), on_device=True)
 COUNTED = Family(kept=False)
 

@@ -48,6 +48,14 @@ def test_layouts_come_behind_communication():
     assert "`batched_transpose_16x32_half`" in found["C18"].evidence
 
 
+def test_checkpointed_activations():
+    """A third of compute is the forward pass once more, but communication sets the pace, and memory is not known."""
+    finding = told("resnet_ddp_mi300x")["C21"]
+    assert "31.9\u202f% of compute is operators of the forward pass within the backward pass" in finding.evidence
+    assert (finding.severity, finding.low_ns, finding.confidence) == ("low", 0, "low")
+    assert "the step would not be shorter by that" in finding.assumption
+
+
 def test_a_launch_bound_model_needs_no_faster_kernels():
     """Its device is idle nine tenths of the time."""
     assert not compute(told("bert_h100"))

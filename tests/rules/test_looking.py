@@ -277,3 +277,21 @@ def test_no_ranks_and_no_rules():
     """Nothing to say is no error."""
     assert tell([], [], 0).status == "not_applicable"
     assert tell([RankEvidence(0, checked=["C1"])], [_Claims("C1")], 0).findings == ()
+
+
+class _Owns(_Claims):
+    """Has the first device event for its own; or cannot say."""
+
+    def own_events(self, rank):
+        if self.is_general:
+            raise ValueError("cannot say")
+        return np.arange(len(rank.trace.device_events)) == 0
+
+
+def test_what_other_rules_have_for_their_own(tmp_path):
+    """Only of rules that look as well; one that fails has nothing, and costs nobody else his finding."""
+    read = RankTrace.load(0, trace().write(tmp_path / "rank0.json"))
+    rank = Rank(read, [_Owns("A"), _Owns("B", general=True), _Claims("C")])
+    assert rank.explained("A", "B", "C", "D").tolist() == [True, False, False, False]
+    assert not rank.explained("B", "C", "D").any()
+    assert (rank.looking("C").code, rank.looking("D")) == ("C", None)
