@@ -108,6 +108,7 @@ class Rule(Configurable, ABC):
     section: ClassVar[str] = ""  # Where the report has the numbers.
     is_general: ClassVar[bool] = False  # Speaks only of what no other finding explains.
     about_idle: ClassVar[bool] = False  # Silent where the trace does not show the device's work as it was.
+    enables: ClassVar[bool] = False  # Says what let idle time arise, not what fills it: who says that comes first.
     low_share: ClassVar[float] = 0.5  # Of the saving: what is left of it if the advice works halfway.
     confidence: ClassVar[str] = "medium"
     takes_from: ClassVar[str] = ""  # Code of the rule of whose time a part is this one's.
