@@ -7,10 +7,13 @@ What it could save is a set of intervals, so that findings about the same time a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
 from htareport.configurable import Configurable
@@ -94,6 +97,22 @@ class Found:
         return "per step" if self.has_steps else "in all that was recorded"
 
 
+@dataclass(frozen=True)
+class Change:
+    """What becomes of a job if advice works, where no claim of a rank says it.
+
+    `late` are ranks' collectives, as a mask over all calls that were matched, to which they come no later than the
+    others: `to_mean` than the mean of all these, else than the latest other rank. `shorter` is by how much the
+    transfer of a collective takes less, ns by place of any of its calls. `compute` is what share of a rank's compute
+    goes, by rank; below zero: comes in addition.
+    """
+
+    late: NDArray[np.bool_] | None = None
+    to_mean: bool = False
+    shorter: Mapping[int, float] = field(default_factory=dict[int, float])
+    compute: Mapping[int, float] = field(default_factory=dict[int, float])
+
+
 class Rule(Configurable, ABC):
     """A condition over a rank's events, what meeting it could save, and what to do.
 
@@ -139,13 +158,13 @@ class Rule(Configurable, ABC):
         del found
         return {}
 
-    def in_time(self, found: Found) -> Sequence[int]:
-        """Return the ranks that would come to collectives no later than the second-latest, if the advice works.
+    def change(self, found: Found) -> Change | None:
+        """Return what becomes of the job if the advice works, from which the step's time then is worked out.
 
-        For what no rank can claim by itself: it tells what the step would take then.
+        For what no rank can claim by itself; None where claims say it, or it cannot be said.
         """
         del found
-        return ()
+        return None
 
     def finding(self, found: Found, title: str, **said: Any) -> Finding:
         """Make a finding with severity, savings, ranks and spans from the claim; `said` are further fields."""

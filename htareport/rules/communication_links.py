@@ -10,8 +10,8 @@ import pandas as pd
 
 from htareport.findings import Finding
 from htareport.report import Unit
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.communication_groups import FEWEST, KIND, SLOW, TAKEN, transfers
+from htareport.rules.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.communication_groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
 from htareport.rules.communication_skew import calls_of, matched, skew_of
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
@@ -75,6 +75,9 @@ class SlowLink(Rule):
             waits = skew.straggling[rank] + skew.waiting[rank] + others.get(rank, 0.0)
             taken[rank] = min(max(found.ranks[rank].numbers["awaited"] - waits, 0.0), excess)
         return taken
+
+    def change(self, found: Found) -> Change:
+        return Change(shorter=shortened(found, self._slow(found).own, "middle"))
 
     def tell(self, found: Found) -> Finding | None:
         slow = self._slow(found)

@@ -36,8 +36,11 @@ work as it was, and is for information only where the devices are idle for less 
 What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
 them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \
 arrives, and lasts as long as before; a rank that waits for it goes on at its end. So what goes on a rank that is not \
-the late one gains nothing. What is hidden under compute is taken to stay hidden, and the result never exceeds the \
-saving. Where ranks, steps or collectives are missing, the saving is a ceiling only, and the finding says so.
+the late one gains nothing. Advice to balance ranks is followed through the same way: those that come late to \
+collectives then come with the mean of all, or compute for the mean, and transfers of slow groups take as long as \
+elsewhere. What is hidden under compute is taken to stay hidden, and the result never exceeds the saving; a job's only \
+rank gains all of it. Where ranks, steps or collectives are missing, the saving is a ceiling only, and the finding \
+says so.
 
 ## What to do
 Start at the top, change one thing, and compare: `htareport diff before/ after/`.
