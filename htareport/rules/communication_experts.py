@@ -13,7 +13,7 @@ from htareport.findings import Finding
 from htareport.rules.base import Change, Evidence, Family, Found, Rule
 from htareport.rules.communication_groups import TAKEN, transfers
 from htareport.rules.communication_sets import awaited, kernels, sets_of
-from htareport.rules.communication_skew import calls_of, matched, skew_of
+from htareport.rules.communication_skew import calls_of, skew_of
 from htareport.rules.compute_time import in_steps
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, common, total
@@ -107,7 +107,7 @@ class UnevenExchange(Rule):
         shares = {
             (each.group, each.ranks): each.excess / max(int(each.transfer.sum()), 1) for each in self._uneven(found)
         }
-        every = transfers(matched(found), has_steps=found.has_steps)
+        every = transfers(found)
         every = every[every["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         share = [shares.get(key, 0.0) for key in zip(every["process_group"], every["ranks"], strict=True)]
         return Change(shorter=dict(zip(every["first"].tolist(), (every["transfer"] * share).tolist(), strict=True)))

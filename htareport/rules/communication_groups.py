@@ -92,7 +92,7 @@ class SlowGroup(Rule):
 
     def _slow(self, found: Found) -> pd.DataFrame:
         if SLOW not in found.shared:
-            found.shared[SLOW] = self._compared(transfers(matched(found), has_steps=found.has_steps))
+            found.shared[SLOW] = self._compared(transfers(found))
         slow: pd.DataFrame = found.shared[SLOW]
         return slow
 
@@ -110,13 +110,21 @@ class SlowGroup(Rule):
 
 def shortened(found: Found, groups: pd.DataFrame, usual: str) -> dict[int, float]:
     """By how much transfers of some groups take longer than is usual: ns by place of a collective's first call."""
-    every = transfers(matched(found), has_steps=found.has_steps)
+    every = transfers(found)
     table = every.merge(groups[[*KIND, "ranks", usual]], on=[*KIND, "ranks"])
     more = (table["transfer"] - table[usual]).clip(lower=0)
     return dict(zip(table["first"].tolist(), more.tolist(), strict=True))
 
 
-def transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
+def transfers(found: Found) -> pd.DataFrame:
+    """All transfers, worked out once for all rules that ask: see `_transfers`."""
+    if "transfers" not in found.shared:
+        found.shared["transfers"] = _transfers(matched(found), has_steps=found.has_steps)
+    every: pd.DataFrame = found.shared["transfers"]
+    return every
+
+
+def _transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
     """Matched collectives of which all ranks are recorded, within steps: kind, ranks, bytes and transfer (ns).
 
     `first` is the place of the first of its calls.

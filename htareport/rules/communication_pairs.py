@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
@@ -19,6 +21,7 @@ from htareport.trace.steps import OUTSIDE
 
 CALLS = "direct calls"  # Among the numbers of a rank.
 _MOST_CALLS = 1_000  # Of a rank: the first, which are the same on every rank that takes part.
+_CALLS = ["peer", "sends", "group", "step", "start", "dur", "place", "count"]
 _WAITS = ["rank", "peer", "step", "start", "wait"]
 
 
@@ -26,10 +29,12 @@ _WAITS = ["rank", "peer", "step", "start", "wait"]
 def direct(rank: Rank) -> pd.DataFrame:
     """Communication kernels, as `kernels` has them, that send to one rank or receive from one which is known.
 
-    `peer` is that rank, `sends` whether this one sends.
+    `peer` is that rank, `sends` whether this one sends; without any kernel there are no such columns.
     """
     rows = kernels(rank)
     rows = rows[goes_to_one(rows).to_numpy(dtype=bool)]
+    if not len(rows):
+        return rows
     sends = rows["collective"].str.startswith(("send", "isend")).to_numpy(dtype=bool)
     receives = rows["collective"].str.startswith(("recv", "irecv")).to_numpy(dtype=bool)
     peer = np.where(sends, rows["receiver"], rows["sender"]).astype(np.int64)
@@ -54,6 +59,8 @@ def pipeline(rank: Rank) -> pd.DataFrame:
 def others(rank: Rank) -> pd.DataFrame:
     """Those that are not of a pipeline of which all stages are known."""
     rows = direct(rank)
+    if not len(rows):
+        return rows
     found: pd.DataFrame = rows[~rows.index.isin(pipeline(rank).index)]
     return found
 
@@ -62,10 +69,18 @@ def others(rank: Rank) -> pd.DataFrame:
 def direct_calls(rank: Rank) -> Packed:
     """Calls of `others`, for the parent: peer, sends, group, start, dur (ns), step, place (among those of its kind)."""
     rows = others(rank)
+    if not len(rows):
+        return _nothing()
     calls = rows[["peer", "sends", "group", "step"]].assign(start=rows["ts"], dur=rows["dur"])
     kinds = calls.groupby(["peer", "sends", "group", "step"], sort=False)
     calls["place"], calls["count"] = kinds.cumcount(), kinds["peer"].transform("size")
     return pack({CALLS: calls.head(_MOST_CALLS).reset_index(drop=True)})
+
+
+@cache
+def _nothing() -> Packed:
+    """The same of a rank without such calls."""
+    return pack({CALLS: pd.DataFrame({name: np.zeros(0, np.int64) for name in _CALLS}).astype({"group": object})})
 
 
 def waits_of(found: Found) -> pd.DataFrame:

@@ -56,6 +56,8 @@ class PipelineBubble(Rule):
 
     def look(self, rank: Rank) -> Evidence | None:
         rows = pipeline(rank)
+        if not len(rows):
+            return None
         received = rows[~rows["sends"].to_numpy(dtype=bool) & (rows["step"] != OUTSIDE).to_numpy()]
         if not len(received):
             return None
@@ -131,7 +133,8 @@ class LateSends(Rule):
     least: float = 0.02
 
     def look(self, rank: Rank) -> Evidence | None:
-        calls, waits = calls_of(rank), total(common(awaited(rank), sets_of(rank, others(rank)))) / per(rank)
+        calls, rows = calls_of(rank), others(rank)
+        waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank) if len(rows) else 0.0
         return replace(calls, numbers={**calls.numbers, CALLS: direct_calls(rank), "direct waits": waits})
 
     def takes(self, found: Found) -> Mapping[int, float]:

@@ -18,7 +18,7 @@ from htareport.findings import Finding
 from htareport.report import Unit
 from htareport.rules.base import Change, Evidence, Family, Found, Rule
 from htareport.rules.communication_groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
-from htareport.rules.communication_skew import calls_of, matched, skew_of
+from htareport.rules.communication_skew import calls_of, skew_of
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.units import text
@@ -120,7 +120,7 @@ class FallingBandwidth(Rule):
 
     def _compared(self, found: Found) -> pd.DataFrame:
         """Sizes of groups that are slow, those that cost most first: with their excess in all, and the `usual` time."""
-        each = transfers(matched(found), has_steps=found.has_steps)
+        each = transfers(found)
         each = each[(each["bytes"] > 0) & (each["transfer"] > 0)]
         table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
         table = table.rename(columns={"median": "transfer"})
