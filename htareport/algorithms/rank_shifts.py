@@ -67,30 +67,43 @@ class Calls:
         return cls(collective, rank, arrival, end, stall, on_stream, stream.slack, queued, before, until)
 
 
+class Late(NamedTuple):
+    """Which entries arrive no later than others: than the mean of all of these `to_mean`, else than the latest other.
+
+    Whatever makes them later goes.
+    """
+
+    entries: NDArray[np.bool_]
+    to_mean: bool = False
+
+
 @dataclass(frozen=True)
 class Removed:
     """Time that goes, in ns: rows are entries of `Calls`, columns what it is that goes.
 
-    `at_arrival` and `at_end` are how much of a rank's own time until then goes, `stalled` how much of what moves bytes
-    while the rank waits for it. `in_all` has a row for each rank: its own time that goes until the end.
+    `at_arrival` and `at_end` are how much of a rank's own time until then goes (below zero: comes in addition),
+    `stalled` how much of what moves bytes while the rank waits for it. `in_all` has a row for each rank: its own time
+    that goes until the end. Where some `adds` to a rank's time, ranks may end later, else none does.
     """
 
     at_arrival: Floats
     at_end: Floats
     stalled: Floats
     in_all: Floats
+    adds: bool = False
 
 
-def shifts(calls: Calls, removed: Removed, in_time: NDArray[np.bool_] | None = None) -> Floats:
+def shifts(calls: Calls, removed: Removed, late: Late | None = None) -> Floats:
     """By how much each rank (rows, from 0) would reach its end earlier, for each column of what goes.
 
-    Besides, of ranks `in_time` goes whatever makes them arrive later at a collective than all the others.
+    Besides, what makes entries `late` goes.
     """
     size, columns = removed.at_arrival.shape
     base = np.zeros((size + 1, columns))  # What a wait adds to a rank's own; the last row is what -1 takes.
     moved = np.zeros((size + 1, columns))  # By how much each entry's collective ends earlier.
     moved[-1] = np.inf
-    more = np.zeros_like(removed.in_all)  # What has gone of ranks so that they are in time.
+    more = np.zeros_like(removed.in_all)  # What has gone of ranks so that they are not late.
+    some = np.zeros(size, np.bool_) if late is None else late.entries
     bounds = np.append(np.flatnonzero(np.diff(calls.collective, prepend=NONE)), size)
     stall, slack, queued, arrival = (each[:, None] for each in (calls.stall, calls.slack, calls.queued, calls.arrival))
     for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -98,11 +111,12 @@ def shifts(calls: Calls, removed: Removed, in_time: NDArray[np.bool_] | None = N
         earlier = base[calls.before[here]] + removed.at_arrival[here] + more[ranks]
         earlier = np.minimum(earlier + queued[here], moved[calls.on_stream[here]] + slack[here])
         comes = arrival[here] - arrival[here].max() - earlier
-        if in_time is not None and len(set(in_time[ranks].tolist())) > 1:
-            mine = in_time[ranks]
-            late = np.maximum(comes[mine] - comes[~mine].max(axis=0), 0)
-            more[ranks[mine]] += late
-            comes[mine] -= late
+        mine = some[here]
+        if late is not None and mine.any() and (late.to_mean or not mine.all()):
+            until = comes[mine].mean(axis=0) if late.to_mean else comes[~mine].max(axis=0)
+            later = np.maximum(comes[mine] - until, 0)
+            more[ranks[mine]] += later
+            comes[mine] -= later
         shorter = removed.stalled[here].min(axis=0)
         moved[here] = shorter - comes.max(axis=0)
         own = removed.at_end[here] + more[ranks]
@@ -111,7 +125,7 @@ def shifts(calls: Calls, removed: Removed, in_time: NDArray[np.bool_] | None = N
     latest = np.full(len(removed.in_all), size, np.int64)
     waited = np.flatnonzero(calls.stall > 0)
     latest[calls.rank[waited]] = waited  # The last of a rank wins; one that never waits keeps the row of zeros.
-    found: Floats = np.maximum(base[latest] + removed.in_all + more, 0.0)
+    found: Floats = np.maximum(base[latest] + removed.in_all + more, -np.inf if removed.adds else 0.0)
     return found
 
 

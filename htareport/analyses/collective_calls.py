@@ -42,7 +42,7 @@ def call_frames(trace: RankTrace) -> Frames:
     one collective from another, and calls (of this kind). `set_aside`: reason, count.
     """
     labels = labels_of(trace)
-    is_direct = labels["group"].ne("") & labels["collective"].str.startswith(_POINT_TO_POINT)
+    is_direct = goes_to_one(labels)
     labels = labels[~is_direct]
     events = trace.device_events.loc[labels.index]
     known = (labels["group"] + labels["members"]).ne("")
@@ -70,6 +70,11 @@ def call_frames(trace: RankTrace) -> Frames:
         "kinds": kinds,
         "set_aside": pd.DataFrame({"reason": list(set_aside), "count": list(set_aside.values())}),
     }
+
+
+def goes_to_one(labels: pd.DataFrame) -> pd.Series[bool]:
+    """Which communication kernels (rows of `labels_of`) send from one rank to another."""
+    return labels["group"].ne("") & labels["collective"].str.startswith(_POINT_TO_POINT)
 
 
 def _places(events: pd.DataFrame, *columns: str) -> Any:

@@ -53,7 +53,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
 
     Columns: collective, process_group (its description, else its name), bytes (nan unknown), then as the arguments have
     them group, members (its ranks as text), dtype (in small letters), all empty without arguments, group_size,
-    elements (the larger of sent and received), sent, received, seq (-1 unknown).
+    elements (the larger of sent and received), sent, received, seq (-1 unknown), and of what goes from one rank to
+    another sender and receiver (-1 unknown, or the rank itself).
     """
     events = trace.device_events
     comm = events[events["kind"] == "comm"]
@@ -67,7 +68,7 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
     }
     number = {
         name: found[name].fillna(-1).astype("int64") if name in found else pd.Series(-1, comm.index)
-        for name in ("in_nelems", "out_nelems", "group_size", "seq")
+        for name in ("in_nelems", "out_nelems", "group_size", "seq", "sender", "receiver")
     }
     by_name = {name: _collective_of(name) for name in comm["name"].unique()}
     names = comm["name"].astype(object).map(by_name).to_numpy()
@@ -90,6 +91,8 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
             "sent": number["in_nelems"],
             "received": number["out_nelems"],
             "seq": number["seq"],
+            "sender": number["sender"],
+            "receiver": number["receiver"],
         },
         comm.index,
     )

@@ -23,7 +23,10 @@ _PLACES = (
     "Where to look: times count from the run's first event. Perfetto (ui.perfetto.dev) opens the trace file of each "
     "rank; its ruler counts from the file's first row."
 )
-_COMPUTED = "Ranks then still wait for each other, transfers last as long, and what compute hides stays hidden."
+_COMPUTED = (
+    "Ranks, if there are several, still wait for each other, transfers last as long, and what compute hides stays "
+    "hidden."
+)
 _ONE = 0.95  # Per cent that reads as one.
 _FEW = 2  # Numbers in a row that are told one by one.
 _COVERED = 0.95  # Of a saving: a finding that adds so much to those before it overlaps with none of them.

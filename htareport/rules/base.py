@@ -7,7 +7,7 @@ What it could save is a set of intervals, so that findings about the same time a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
@@ -101,6 +101,22 @@ class Found:
         return "per step" if self.has_steps else "in all that was recorded"
 
 
+@dataclass(frozen=True)
+class Change:
+    """What becomes of a job if advice works, where no claim of a rank says it.
+
+    `late` are ranks' collectives, as a mask over all calls that were matched, to which they come no later than the
+    others: `to_mean` than the mean of all these, else than the latest other rank. `shorter` is by how much the
+    transfer of a collective takes less, ns by place of any of its calls. `compute` is what share of a rank's compute
+    goes, by rank; below zero: comes in addition.
+    """
+
+    late: NDArray[np.bool_] | None = None
+    to_mean: bool = False
+    shorter: Mapping[int, float] = field(default_factory=dict[int, float])
+    compute: Mapping[int, float] = field(default_factory=dict[int, float])
+
+
 class Rule(Configurable, ABC):
     """A condition over a rank's events, what meeting it could save, and what to do.
 
@@ -115,6 +131,7 @@ class Rule(Configurable, ABC):
     section: ClassVar[str] = ""  # Where the report has the numbers.
     is_general: ClassVar[bool] = False  # Speaks only of what no other finding explains.
     about_idle: ClassVar[bool] = False  # Silent where the trace does not show the device's work as it was.
+    enables: ClassVar[bool] = False  # Says what let idle time arise, not what fills it: who says that comes first.
     low_share: ClassVar[float] = 0.5  # Of the saving: what is left of it if the advice works halfway.
     confidence: ClassVar[str] = "medium"
     takes_from: ClassVar[str] = ""  # Code of the rule of whose time a part is this one's. Its own: of what it claims.
@@ -150,13 +167,13 @@ class Rule(Configurable, ABC):
         del found
         return {}
 
-    def in_time(self, found: Found) -> Sequence[int]:
-        """Return the ranks that would come to collectives no later than the second-latest, if the advice works.
+    def change(self, found: Found) -> Change | None:
+        """Return what becomes of the job if the advice works, from which the step's time then is worked out.
 
-        For what no rank can claim by itself: it tells what the step would take then.
+        For what no rank can claim by itself; None where claims say it, or it cannot be said.
         """
         del found
-        return ()
+        return None
 
     def finding(self, found: Found, title: str, **said: Any) -> Finding:
         """Make a finding with severity, savings, ranks and spans from the claim; `said` are further fields."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.findings import Finding
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.communication_groups import TAKEN
+from htareport.rules.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.communication_groups import TAKEN, transfers
 from htareport.rules.communication_sets import awaited, kernels, sets_of
 from htareport.rules.communication_skew import calls_of, skew_of
 from htareport.rules.compute_time import in_steps
@@ -102,6 +102,15 @@ class UnevenExchange(Rule):
             left = mine["awaited"] - skew.straggling[rank] - skew.waiting[rank] - others.get(rank, 0.0)
             taken[rank] = min(taken[rank], mine["exchange waits"], max(left, 0.0))
         return taken
+
+    def change(self, found: Found) -> Change:
+        shares = {
+            (each.group, each.ranks): each.excess / max(int(each.transfer.sum()), 1) for each in self._uneven(found)
+        }
+        every = transfers(found)
+        every = every[every["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
+        share = [shares.get(key, 0.0) for key in zip(every["process_group"], every["ranks"], strict=True)]
+        return Change(shorter=dict(zip(every["first"].tolist(), (every["transfer"] * share).tolist(), strict=True)))
 
     def tell(self, found: Found) -> Finding | None:
         uneven = self._uneven(found)

@@ -11,7 +11,7 @@ from htareport.algorithms.collectives import Matched, arrivals
 from htareport.analyses.collective_calls import PER_SEQ, Matching
 from htareport.findings import Finding, Severity
 from htareport.report import Unit
-from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.base import Change, Evidence, Family, Found, Rule
 from htareport.rules.communication_skew import calls_of, matched, skew_of
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
@@ -65,6 +65,9 @@ class SlowGroup(Rule):
         found.shared[TAKEN] = taken
         return taken
 
+    def change(self, found: Found) -> Change:
+        return Change(shorter=shortened(found, self._slow(found), "best"))
+
     def tell(self, found: Found) -> Finding | None:
         slow = self._slow(found)
         if not len(slow):
@@ -89,7 +92,7 @@ class SlowGroup(Rule):
 
     def _slow(self, found: Found) -> pd.DataFrame:
         if SLOW not in found.shared:
-            found.shared[SLOW] = self._compared(transfers(matched(found), has_steps=found.has_steps))
+            found.shared[SLOW] = self._compared(transfers(found))
         slow: pd.DataFrame = found.shared[SLOW]
         return slow
 
@@ -105,11 +108,30 @@ class SlowGroup(Rule):
         return slow.sort_values("share", kind="stable")
 
 
-def transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
-    """Matched collectives of which all ranks are recorded, within steps: kind, ranks, bytes and transfer (ns)."""
+def shortened(found: Found, groups: pd.DataFrame, usual: str) -> dict[int, float]:
+    """By how much transfers of some groups take longer than is usual: ns by place of a collective's first call."""
+    every = transfers(found)
+    table = every.merge(groups[[*KIND, "ranks", usual]], on=[*KIND, "ranks"])
+    more = (table["transfer"] - table[usual]).clip(lower=0)
+    return dict(zip(table["first"].tolist(), more.tolist(), strict=True))
+
+
+def transfers(found: Found) -> pd.DataFrame:
+    """All transfers, worked out once for all rules that ask: see `_transfers`."""
+    if "transfers" not in found.shared:
+        found.shared["transfers"] = _transfers(matched(found), has_steps=found.has_steps)
+    every: pd.DataFrame = found.shared["transfers"]
+    return every
+
+
+def _transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
+    """Matched collectives of which all ranks are recorded, within steps: kind, ranks, bytes and transfer (ns).
+
+    `first` is the place of the first of its calls.
+    """
     kinds = found.kinds.set_index("kind")
     parts = [_rows_of(one, found, kinds) for one in found.together]
-    columns = [*KIND, "ranks", "transfer", "step"]
+    columns = [*KIND, "ranks", "transfer", "step", "first"]
     every = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in columns})
     kept: pd.DataFrame = every[every["step"] != OUTSIDE] if has_steps else every
     return kept
@@ -124,6 +146,7 @@ def _rows_of(one: Matched, found: Matching, kinds: pd.DataFrame) -> pd.DataFrame
         ranks=pd.Series([tuple(one.ranks.tolist())] * len(each), each.index, dtype=object),
         transfer=arrivals(one, found.clocks).transfer,
         step=calls["step"].to_numpy(),
+        first=one.rows[:, 0],
     )
     kept: pd.DataFrame = made[whole]
     return kept

@@ -10,9 +10,9 @@ import pandas as pd
 
 from htareport.findings import Finding
 from htareport.report import Unit
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.communication_groups import FEWEST, KIND, SLOW, TAKEN, transfers
-from htareport.rules.communication_skew import calls_of, matched, skew_of
+from htareport.rules.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.communication_groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
+from htareport.rules.communication_skew import calls_of, skew_of
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 from htareport.trace.window import listed
@@ -76,6 +76,9 @@ class SlowLink(Rule):
             taken[rank] = min(max(found.ranks[rank].numbers["awaited"] - waits, 0.0), excess)
         return taken
 
+    def change(self, found: Found) -> Change:
+        return Change(shorter=shortened(found, self._slow(found).own, "middle"))
+
     def tell(self, found: Found) -> Finding | None:
         slow = self._slow(found)
         told = slow.groups if slow.suspects else slow.own  # A rank behind what N7 speaks of is news, too.
@@ -118,7 +121,7 @@ class SlowLink(Rule):
         return slow
 
     def _compared(self, found: Found) -> _Slow:
-        table = _groups(transfers(matched(found), has_steps=found.has_steps))
+        table = _groups(transfers(found))
         enough = table.groupby(KIND)["transfer"].transform("size") >= self.groups
         stands_out = enough & (table["z"] > self.z)
         worth = self._excess(found, table[stands_out])

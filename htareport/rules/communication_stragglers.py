@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from htareport.analyses.arrivals import is_late
 from htareport.findings import Finding, Span
-from htareport.rules.base import SLOW_CPUS, Evidence, Family, Found, Rule, severity_of
+from htareport.rules.base import SLOW_CPUS, Change, Evidence, Family, Found, Rule, severity_of
 from htareport.rules.communication_own import COPIES, HOST, MORE, SLOWER, Difference, difference
-from htareport.rules.communication_skew import Skew, calls_of, skew_of
+from htareport.rules.communication_skew import Skew, calls_of, matched, skew_of
 from htareport.rules.host_rows import short
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
@@ -54,8 +56,8 @@ class Straggler(Rule):
     def takes(self, found: Found) -> Mapping[int, float]:
         return skew_of(found).straggling
 
-    def in_time(self, found: Found) -> Sequence[int]:
-        return skew_of(found).named
+    def change(self, found: Found) -> Change:
+        return Change(late=np.isin(matched(found).calls["rank"].to_numpy(), skew_of(found).named))
 
     def tell(self, found: Found) -> Finding | None:
         skew = skew_of(found)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from htareport.findings import Finding, Span
-from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.base import Change, Evidence, Family, Found, Rule
 from htareport.rules.communication_skew import Skew, calls_of, matched, skew_of
 from htareport.rules.host_rows import of
 from htareport.rules.rank import Rank
@@ -20,7 +20,7 @@ from htareport.units import counted
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_TOLD = 5, 3
-_KIND = ["name", "process_group"]
+_KIND = ["name", "process_group"]  # Of a row of arrivals.
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,17 @@ class SkewDominates(Rule):
         uneven = uneven_compute(found)
         taken = {rank: share * max(wait - uneven.get(rank, 0.0), 0.0) for rank, wait in skew.waiting.items()}
         return taken if max(taken.values()) >= self.least * found.step_ns else {}
+
+    def change(self, found: Found) -> Change | None:
+        if uneven_compute(found):
+            return None  # It is not known which of the waits these are.
+        skew, matching = skew_of(found), matched(found)
+        chosen = matching.kinds.set_index(["collective", "process_group"]).index.isin(
+            waiting_kinds(skew.every, self.waiting).index
+        )
+        calls = matching.calls
+        late = calls["kind"].isin(matching.kinds["kind"][chosen]) & ~calls["rank"].isin(skew.named)
+        return Change(late=late.to_numpy(), to_mean=True)
 
     def tell(self, found: Found) -> Finding | None:
         if not found.most:
@@ -151,6 +162,11 @@ class UnevenCompute(Rule):
 
     def takes(self, found: Found) -> Mapping[int, float]:
         return uneven_compute(found, self.spread)
+
+    def change(self, found: Found) -> Change:
+        times = compute_times(skew_of(found))
+        mean = sum(times.values()) / len(times)
+        return Change(compute={rank: 1 - mean / time for rank, time in times.items() if time})
 
     def tell(self, found: Found) -> Finding | None:
         if not found.most:

@@ -14,6 +14,7 @@ from htareport.findings import Finding, Severity
 from htareport.report import Unit
 from htareport.rules.base import AHEAD, Family, Found, Rule
 from htareport.rules.looking import RankEvidence
+from htareport.rules.pieces import without
 from htareport.units import text
 
 _BUSY = 0.1  # Idle for less of the time than this: advice about the host is for information only.
@@ -32,11 +33,8 @@ def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[Rule]) -> list[int
 def without_idle(rank: RankEvidence, rules: Sequence[Rule]) -> RankEvidence:
     """What is left of a rank's evidence without what is about idle time."""
     held = {rule.code for rule in rules if rule.about_idle}
-    pieces = dict[tuple[str, ...], float]()
-    for piece, ns in rank.pieces.items():
-        if left := tuple(code for code in piece if code not in held):
-            pieces[left] = pieces.get(left, 0.0) + ns
-    return replace(rank, found={c: each for c, each in rank.found.items() if c not in held}, pieces=pieces)
+    kept = {code: each for code, each in rank.found.items() if code not in held}
+    return replace(rank, found=kept, pieces=without(rank.pieces, held))
 
 
 def is_informational(rule: Rule, found: Found, ranks: Sequence[RankEvidence]) -> bool:

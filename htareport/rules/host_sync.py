@@ -25,7 +25,7 @@ class Waits(Rule):
 
     family, section = Family.HOST, IDLE
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
-    about_idle = True
+    about_idle = enables = True
     kind: ClassVar[Drain]
 
     least: float = 0.005

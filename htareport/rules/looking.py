@@ -14,7 +14,7 @@ from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.packed import Packed, pack
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.rank import Rank
-from htareport.rules.rank_moves import Moves, moves_of
+from htareport.rules.rank_moves import Moves, is_alone, moves_of
 from htareport.trace import RankTrace
 
 
@@ -37,6 +37,7 @@ class RankEvidence:
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
     moves: Moves | str = ""
+    is_alone: bool = False  # Whether it is the job's only rank, with one device: nobody waits for it.
 
 
 def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidence:
@@ -66,6 +67,7 @@ def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidenc
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)
     made.moves = _moves(made.found, rank)
+    made.is_alone = is_alone(rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
     rank.forget()  # Some of it refers to the rank, which would keep the events alive.
     return made

@@ -15,17 +15,18 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.analyses.collective_calls import call_frames
 from htareport.rules.base import Claim, Evidence
-from htareport.rules.communication_sets import awaited, kernels
+from htareport.rules.communication_sets import awaited, compute, kernels
 from htareport.rules.communication_skew import calls_of
 from htareport.rules.rank import Lane, Rank
 from htareport.trace import Capability
 from htareport.trace.links import UNLINKED
+from htareport.trace.metadata import world_size_of
 
 Ints = NDArray[np.int64]
 
 _MOST_CALLS, _MOST_CALLS_IN_ALL, _FEWEST_CALLS = 512, 150_000, 64  # Of a rank, and of all ranks together.
 _AT_ONCE = 10_000  # ns from the end of a call to the start of the next on its stream, if only that was waited for.
-_MOST_ENTRIES = 400  # Of a rank, for all rules together.
+_MOST_ENTRIES, _MOST_OF_COMPUTE = 400, 64  # Of a rank, for all rules together; and for its compute.
 
 ONE_RANK = "there is only one rank to go by"
 NO_STEPS = "there are no steps"
@@ -55,8 +56,9 @@ class Moves:
     none), `slack` for how long the stream was idle since, `queued` for how long the call had waited for only that
     one. `stall` is for how long the rank, at the end of a call, has waited for just that. `own` are claims outside all
     waits, by place in the order of calls that are ready, ends and ends of steps (all of these by time): what is claimed
-    since the place before. `stalled` are claims within waits, by call. `unknown` is for how long per step the rank
-    waits for communication that is no row here.
+    since the place before. `stalled` are claims within waits, by call. `compute` is how long kernels that compute run,
+    by place as `own`, of a single code. `unknown` is for how long per step the rank waits for communication that is no
+    row here.
     """
 
     calls: Evidence
@@ -71,6 +73,7 @@ class Moves:
     codes: tuple[str, ...]
     own: Pieces
     stalled: Pieces
+    compute: Pieces
     unknown: float
 
 
@@ -102,6 +105,13 @@ def _scaled(pieces: Pieces, code: int, share: float) -> Pieces:
     return replace(pieces, ns=np.where(pieces.code == code, pieces.ns * share, pieces.ns).astype(np.int64))
 
 
+def is_alone(rank: Rank) -> bool:
+    """Whether a rank is the only one of its job, as far as the trace tells, and drives one device."""
+    world = world_size_of(rank.trace.captures[0].meta)
+    others = Capability.COMM in rank.trace.capabilities if world is None else world > 1
+    return not others and len({device for device, _ in rank.lanes}) == 1
+
+
 def _steps(rank: Rank) -> pd.DataFrame:
     """The steps of the capture that has most, as far as one follows the other."""
     steps = rank.trace.steps
@@ -118,6 +128,7 @@ class _Recorded:
 
     def __init__(self, rank: Rank, lane: Lane, calls: Evidence) -> None:
         self.calls, self.awaited = calls, awaited(rank).get(lane, EMPTY)
+        self.compute = compute(rank).get(lane, EMPTY)
         rows = kernels(rank)
         rows = rows[(rows["device"] == lane[0]).to_numpy() & (rows["capture"] == lane[1]).to_numpy()]
         self.row = _rows_of(rows, call_frames(rank.trace)["calls"])
@@ -147,6 +158,7 @@ class _Recorded:
             self.calls, self.row[mine].astype(np.int32), on_stream, _small(slack), _small(queued), stall[mine],
             tuple(steps["number"].tolist()[:number]), begin, tuple(ends.tolist()), codes,
             _pieces(own, carry=True), _pieces(stalled, carry=False),
+            _pieces([_between(self.compute, begin, points)], carry=True, entries=_MOST_OF_COMPUTE),
             float(stall[within & (self.row < 0)].sum()) / number,
         )  # fmt: skip
 
@@ -226,9 +238,9 @@ def _between(claim: Intervals, begin: int, points: Ints) -> Ints:
     return np.maximum(np.diff(until), 0)
 
 
-def _pieces(claimed: list[Ints], *, carry: bool) -> Pieces:
+def _pieces(claimed: list[Ints], *, carry: bool, entries: int = _MOST_ENTRIES) -> Pieces:
     """Only what is more than a small part of all; what is less is carried on to the next place, or left out."""
-    most = sum(int(each.sum()) for each in claimed) / _MOST_ENTRIES
+    most = sum(int(each.sum()) for each in claimed) / entries
     found: list[tuple[Any, Ints]] = []
     for each in claimed:
         until = np.cumsum(each)

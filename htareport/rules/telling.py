@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
-
 from htareport.findings import Finding, Severity, Span
 from htareport.packed import join
-from htareport.report import Column, Section, Status, Table, TableSpec, Unit, key
+from htareport.report import Section, Status, Unit
 from htareport.rules import gates
 from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
+from htareport.rules.checked import TOO_LITTLE, checked
 from htareport.rules.looking import RankEvidence
+from htareport.rules.pieces import PieceTable, by_cause, given, length
 from htareport.rules.rank_moves import scaled
 from htareport.rules.what_if import with_step_times
 from htareport.trace.window import listed
@@ -23,18 +22,15 @@ from htareport.units import text
 
 NAME, TITLE, GROUP = "findings", "Findings", "Findings"
 _ALTERNATIVE = 0.2  # Of its saving: a finding of which so little is not covered before is another way to the same time.
-_OUTCOMES = (
-    "found; too little by itself: below 0.5 % of the step, or explained by other findings; fine: not found; held back: "
-    "the trace does not show it as it was; not checked: what the trace lacks for it."
-)
 HELP = """\
 What costs time, why, and what to try, most worthwhile first; and what was looked for and not found.
 
 ## How it is computed
 Each rule looks at every rank. What it could save is a set of intervals within the steps; the saving is its length per \
 step on the rank where that is largest, a ceiling and not a promise. Findings are ordered by what each adds to those \
-before it, so that no time counts twice; together they save no more than the union of their intervals. Savings are \
-means over the steps, as is the step that they are compared with. High: from 5 % of the step on, medium: from 2 %, \
+before it, so that no time counts twice; together they save no more than the union of their intervals. What only lets \
+idle time arise, as a call that waits for the device does, comes behind what fills that time. Savings are means over \
+the steps, as is the step that they are compared with. High: from 5 % of the step on, medium: from 2 %, \
 low: from 0.5 %; less is not shown. Advice about idle time is held back where the trace does not show the device's \
 work as it was, and is for information only where the devices are idle for less than 10 % of the time, or where it \
 says to launch faster and the host waits longer for room in its queue than the devices for the host.
@@ -42,8 +38,11 @@ says to launch faster and the host waits longer for room in its queue than the d
 What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
 them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \
 arrives, and lasts as long as before; a rank that waits for it goes on at its end. So what goes on a rank that is not \
-the late one gains nothing. What is hidden under compute is taken to stay hidden, and the result never exceeds the \
-saving. Where ranks, steps or collectives are missing, the saving is a ceiling only, and the finding says so.
+the late one gains nothing. Advice to balance ranks is followed through the same way: those that come late to \
+collectives then come with the mean of all, or compute for the mean, and transfers of slow groups take as long as \
+elsewhere. What is hidden under compute is taken to stay hidden, and the result never exceeds the saving; a job's only \
+rank gains all of it. Where ranks, steps or collectives are missing, the saving is a ceiling only, and the finding \
+says so.
 
 ## What to do
 Start at the top, change one thing, and compare: `htareport diff before/ after/`.
@@ -59,10 +58,30 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
     unreliable = gates.unreliable(every, rules)
     ranks = [gates.without_idle(each, rules) if each.rank in unreliable else each for each in every]
     found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns, shared))}
-    findings, notes, covered = list[Finding](), list[str](), list[str]()
     outcomes = dict.fromkeys((code for each in every for code in each.found if code not in found), "held back")
-    for code in _in_order(found, rules, ranks):
-        rule, each = _rule(rules, code), found[code]
+    told, notes = _told(found, rules, outcomes)
+    findings = _placed(told, found, rules, ranks, outcomes)
+    findings = [replace(each, spans=tuple(_moved(span, zero_ns) for span in each.spans)) for each in findings]
+    findings = with_step_times(findings, {code: (_rule(rules, code), each) for code, each in found.items()}, ranks)
+    findings.sort(key=lambda each: _rule(rules, each.code).family is Family.QUALITY and each.severity is Severity.LOW)
+    notes.extend(_failures(every))
+    if unreliable:
+        where = "" if len(unreliable) == len(ranks) else f" of rank{'s' * (len(unreliable) > 1)} {listed(unreliable)}"
+        notes.append(f"Findings about idle time{where} are held back: see the findings about the trace's quality.")
+    covered = [each.code for each in findings if _rule(rules, each.code).family is not Family.QUALITY]
+    if together := _together(covered, ranks, step_ns):
+        notes.append(together)
+    table = checked(rules, every, outcomes)
+    return replace(section, findings=tuple(findings), notes=tuple(notes), tables=(table,))
+
+
+def _told(
+    found: Mapping[str, Found], rules: Sequence[Rule], outcomes: dict[str, str]
+) -> tuple[dict[str, Finding], list[str]]:
+    """What each rule says of what it found, if that is not too little by itself; and which rules failed."""
+    told, notes = dict[str, Finding](), list[str]()
+    for code, each in found.items():
+        rule = _rule(rules, code)
         try:
             finding = rule.tell(each)
         except Exception as error:  # noqa: BLE001  a rule that fails costs only its finding
@@ -71,36 +90,68 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
             continue
         if finding is None:
             continue
+        if rule.family is not Family.QUALITY and each.most and each.share < LOW:
+            outcomes[code] = TOO_LITTLE
+            continue
+        told[code], outcomes[code] = finding, "found"
+    return told, notes
+
+
+def _placed(
+    told: Mapping[str, Finding],
+    found: Mapping[str, Found],
+    rules: Sequence[Rule],
+    ranks: Sequence[RankEvidence],
+    outcomes: dict[str, str],
+) -> list[Finding]:
+    """Findings in order, each with what of its saving is not covered before."""
+    enabling, causes = _sides(told, rules)
+    claims, owners = (
+        PieceTable.of(pieces, list(told))
+        for pieces in (
+            [each.pieces for each in ranks],
+            [by_cause(each.pieces, enabling, causes) for each in ranks],
+        )
+    )
+    findings, covered, ways = list[Finding](), list[str](), dict[str, list[str]]()
+    for code in _in_order(told, found, rules, ranks, owners):
+        rule, each, finding = _rule(rules, code), found[code], told[code]
         if rule.family is not Family.QUALITY:
-            further = _further(code, covered, ranks)
-            if each.most and (each.share < LOW or (rule.is_general and further < _ALTERNATIVE * each.most)):
-                outcomes[code] = "too little by itself"
+            further = owners.further(code, covered)
+            if each.most and rule.is_general and further < _ALTERNATIVE * each.most:
+                outcomes[code] = TOO_LITTLE
                 continue
-            finding = _placed(finding, further, each, covered, is_general=rule.is_general)
+            above = claims.above(code, covered)
+            where = f"by “{told[above].title}” above" if above else "by findings above" if covered else ""
+            finding = _with_place(finding, further, each, where, is_general=rule.is_general)
+            if above and further < _ALTERNATIVE * each.most:
+                ways.setdefault(above, []).append(f"“{finding.title}”")
             if gates.is_informational(rule, each, ranks):
                 finding = gates.informational(finding, each, ranks)
             covered.append(code)
-        outcomes[code] = "found"
-        findings.append(replace(finding, spans=tuple(_moved(span, zero_ns) for span in finding.spans)))
-    findings = with_step_times(findings, {code: (_rule(rules, code), each) for code, each in found.items()}, ranks)
-    findings.sort(key=lambda each: _rule(rules, each.code).family is Family.QUALITY and each.severity is Severity.LOW)
-    notes.extend(_failures(every))
-    if unreliable:
-        where = "" if len(unreliable) == len(ranks) else f" of rank{'s' * (len(unreliable) > 1)} {listed(unreliable)}"
-        notes.append(f"Findings about idle time{where} are held back: see the findings about the trace's quality.")
-    if together := _together(covered, ranks, step_ns):
-        notes.append(together)
-    table = _checked(rules, every, outcomes)
-    return replace(section, findings=tuple(findings), notes=tuple(notes), tables=(table,))
+        findings.append(finding)
+    return [_with_ways(each, ways.get(each.code, ())) for each in findings]
 
 
-def _in_order(found: dict[str, Found], rules: Sequence[Rule], ranks: Sequence[RankEvidence]) -> list[str]:
+def _sides(told: Mapping[str, Finding], rules: Sequence[Rule]) -> tuple[list[str], list[str]]:
+    """Which of the findings only say what let idle time arise, and which say what fills it."""
+    every = [rule for rule in rules if rule.code in told and rule.family is not Family.QUALITY and not rule.is_general]
+    return [rule.code for rule in every if rule.enables], [rule.code for rule in every if not rule.enables]
+
+
+def _in_order(
+    told: Mapping[str, Finding],
+    found: Mapping[str, Found],
+    rules: Sequence[Rule],
+    ranks: Sequence[RankEvidence],
+    owners: PieceTable,
+) -> list[str]:
     """Codes as they are told: quality, then what is most worthwhile, what is general, and what is for information."""
-    quality = [code for code in found if _rule(rules, code).family is Family.QUALITY]
-    general = [code for code in found if _rule(rules, code).is_general]
-    ordered = _ordered([code for code in found if code not in (*quality, *general)], ranks)
-    informs = {code for code in found if gates.is_informational(_rule(rules, code), found[code], ranks)}
-    order = sorted([*ordered, *general], key=informs.__contains__)
+    quality = [code for code in told if _rule(rules, code).family is Family.QUALITY]
+    general = [code for code in told if _rule(rules, code).is_general]
+    ordered = owners.ordered([code for code in told if code not in (*quality, *general)])
+    informs = {code for code in told if gates.is_informational(_rule(rules, code), found[code], ranks)}
+    order = sorted([*ordered, *owners.ordered(general)], key=informs.__contains__)
     return [*quality, *_with_followers(order, rules)]
 
 
@@ -132,32 +183,16 @@ def _divided(
 
 def _with_given(rank: RankEvidence, rule: Rule, amount: float) -> RankEvidence:
     """A rank of which a rule gets so much; of what it claims itself the rest is nobody's."""
-    pieces = _given(rank.pieces, rule, amount)
+    pieces = given(rank.pieces, rule.takes_from, rule.code, amount)
     if rule.takes_from != rule.code:
         return replace(rank, pieces=pieces)
-    whole = _length(rank, [rule.code])
+    whole = length(rank.pieces, [rule.code])
     moves = rank.moves if isinstance(rank.moves, str) else scaled(rank.moves, rule.code, amount / whole if whole else 0)
     return replace(rank, pieces=pieces, moves=moves)
 
 
 def _without(rank: RankEvidence, code: str) -> dict[str, Evidence]:
     return {each: evidence for each, evidence in rank.found.items() if each != code}
-
-
-def _given(pieces: dict[tuple[str, ...], float], rule: Rule, amount: float) -> dict[tuple[str, ...], float]:
-    """Pieces of which a rule gets so much of another's time: an equal share of each, since it is not known where."""
-    giver = rule.takes_from
-    whole = sum(ns for piece, ns in pieces.items() if giver in piece)
-    share = min(1.0, amount / whole) if whole else 0.0
-    made = dict[tuple[str, ...], float]()
-    for piece, ns in pieces.items():
-        given = ns * share if giver in piece else 0.0
-        taken = (*(code for code in piece if code != giver), rule.code)
-        rest = piece if giver != rule.code else tuple(code for code in piece if code != giver)
-        for each, length in ((rest, ns - given), (taken, given)):
-            if each and length:
-                made[each] = made.get(each, 0.0) + length
-    return made
 
 
 def _with_followers(order: Sequence[str], rules: Sequence[Rule]) -> list[str]:
@@ -175,14 +210,8 @@ def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float, shared: di
     evidence: dict[int, Evidence] = {each.rank: each.found[rule.code] for each in ranks if rule.code in each.found}
     if not evidence:
         return None
-    saving = {each.rank: _length(each, [rule.code]) for each in ranks if rule.code in each.found}
+    saving = {each.rank: length(each.pieces, [rule.code]) for each in ranks if rule.code in each.found}
     return Found(evidence, saving, step_ns, len(ranks), any(each.steps for each in ranks), shared)
-
-
-def _length(rank: RankEvidence, codes: Sequence[str], without: Sequence[str] = ()) -> float:
-    """Time per step that any of these rules claims and none of the others."""
-    wanted, others = set(codes), set(without)
-    return sum(ns for piece, ns in rank.pieces.items() if wanted & set(piece) and not others & set(piece))
 
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:
@@ -193,43 +222,31 @@ def _step_time(ranks: Sequence[RankEvidence]) -> float:
     return max((rank.whole for rank in ranks), default=0.0)
 
 
-def _ordered(codes: list[str], ranks: Sequence[RankEvidence]) -> list[str]:
-    """Put first what claims most on all ranks together, then what adds most to that, and so on."""
-    pieces = Counter[tuple[str, ...]]()
-    for rank in ranks:
-        pieces.update(rank.pieces)
-    order, left = list[str](), list(codes)
-    while left:
-        own = {code: sum(ns for piece, ns in pieces.items() if code in piece) for code in left}
-        free = {code: sum(ns for piece, ns in pieces.items() if code in piece and not set(order) & set(piece))
-                for code in left}  # fmt: skip
-        best = max(left, key=lambda code: (free[code], own[code], -codes.index(code)))
-        order.append(best)
-        left.remove(best)
-    return order
-
-
-def _further(code: str, before: Sequence[str], ranks: Sequence[RankEvidence]) -> float:
-    return max((_length(rank, [code], before) for rank in ranks), default=0.0)
-
-
-def _placed(finding: Finding, further: float, found: Found, covered: Sequence[str], *, is_general: bool) -> Finding:
+def _with_place(finding: Finding, further: float, found: Found, where: str, *, is_general: bool) -> Finding:
     """Say what of the saving is not covered by findings before; where it is little, that this is another way there.
 
-    What is general is as severe as what it adds.
+    What is general is as severe as what it adds. `where` says by what it is covered, and is empty for the first.
     """
     finding = replace(finding, further_ns=round(further) if finding.saving_ns else None)
     if is_general and found.step_ns:
         finding = replace(finding, severity=severity_of(further / found.step_ns))
-    if not found.most or further >= _ALTERNATIVE * found.most or not covered:
+    if not found.most or further >= _ALTERNATIVE * found.most or not where:
         return finding
-    words = "Nearly all of this time is covered by findings above: this is another way to it, not a further saving."
-    severity = Severity.LOW
-    return replace(finding, severity=severity, assumption=" ".join(filter(None, (finding.assumption, words))))
+    words = f"Nearly all of this time is covered {where}: this is another way to it, not a further saving."
+    assumption = " ".join(filter(None, (finding.assumption, words)))
+    return replace(finding, severity=Severity.LOW, assumption=assumption)
+
+
+def _with_ways(finding: Finding, ways: Sequence[str]) -> Finding:
+    """Name the findings below that are other ways to some of its time."""
+    if not ways:
+        return finding
+    words = f"Another way to some of this time, further down: {', '.join(ways)}."
+    return replace(finding, advice=" ".join(filter(None, (finding.advice, words))))
 
 
 def _together(codes: Sequence[str], ranks: Sequence[RankEvidence], step_ns: float) -> str:
-    most = max((_length(rank, codes) for rank in ranks), default=0.0)
+    most = max((length(rank.pieces, codes) for rank in ranks), default=0.0)
     if not step_ns or not most:
         return ""
     share, saving = text(min(1.0, most / step_ns), Unit.RATIO), text(most, Unit.NANOSECONDS)
@@ -248,31 +265,3 @@ def _failures(ranks: Sequence[RankEvidence]) -> list[str]:
 
 def _moved(span: Span, zero_ns: int) -> Span:
     return replace(span, start=span.start - zero_ns, end=span.end - zero_ns)
-
-
-def _checked(rules: Sequence[Rule], ranks: Sequence[RankEvidence], outcomes: dict[str, str]) -> Table:
-    """What was looked for, and how that came out."""
-    spec = TableSpec(
-        "checked",
-        "What was looked for",
-        (
-            key("code", "Rule", Unit.TEXT, "htareport explain CODE tells its condition."),
-            Column("title", "What", Unit.TEXT, "What the rule looks for."),
-            Column("family", "About", Unit.TEXT, "Its family."),
-            Column("state", "Outcome", Unit.TEXT, _OUTCOMES),
-        ),
-        is_detail=True,
-    )
-    states = [outcomes.get(rule.code) or _state(rule.code, ranks) for rule in rules]
-    rows = [(rule.code, rule.title, str(rule.family), state) for rule, state in zip(rules, states, strict=True)]
-    return Table(spec, pd.DataFrame(rows, columns=["code", "title", "family", "state"]))
-
-
-def _state(code: str, ranks: Sequence[RankEvidence]) -> str:
-    """The outcome of a rule of which nothing is told."""
-    if any(code in rank.errors for rank in ranks):
-        return "failed"
-    if any(code in rank.checked for rank in ranks):
-        return "fine"
-    lacking = next((rank.lacking[code] for rank in ranks if code in rank.lacking), ())
-    return f"not checked: {'; '.join(lacking)}" if lacking else "not checked"

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from htareport.algorithms.rank_shifts import Calls, Ints, Removed, Stream, saved, shifts
+from htareport.algorithms.rank_shifts import Calls, Ints, Late, Removed, Stream, saved, shifts
 from htareport.analyses.collective_calls import Matching
 from htareport.findings import Finding
-from htareport.rules.base import Found, Rule
+from htareport.rules.base import Change, Found, Rule
 from htareport.rules.communication_skew import matched
 from htareport.rules.looking import RankEvidence
 from htareport.rules.rank_moves import ONE_RANK, Moves
@@ -58,31 +59,54 @@ class WhatIf:
             found |= dict(zip(some, times.tolist(), strict=True))
         return found
 
-    def in_time(self, ranks: Sequence[int]) -> float:
-        """If these ranks came to each collective no later than the second-latest."""
-        removed = _nothing(len(self.entries), len(self.ranks), 1)
-        shift = shifts(self.calls, removed, np.isin(self.ranks, list(ranks)))
-        return float(saved(self.end, shift)[0]) / self.num_steps
+    def changed(self, change: Change) -> float:
+        """If this becomes of the job."""
+        entries, late = self.entries, None
+        removed = _nothing(len(entries), len(self.ranks), 1)
+        for number, (rank, each) in enumerate(zip(self.ranks, self.moves, strict=True)):
+            if share := change.compute.get(rank):
+                self._remove(removed, number, 0, share * np.cumsum(each.compute.of(0, _num_points(each))))
+                removed = replace(removed, adds=True)
+        if change.shorter:
+            row = entries["row"]
+            of_calls = row.map(change.shorter).fillna(0.0).groupby(self.calls.collective).transform("max").to_numpy()
+            np.minimum(of_calls, self._moving(), out=removed.stalled[:, 0])
+        if change.late is not None:
+            late = Late(change.late[entries["row"].to_numpy()], change.to_mean)
+        return float(saved(self.end, shifts(self.calls, removed, late))[0]) / self.num_steps
 
     def _removed(self, codes: Sequence[str]) -> Removed:
         entries = self.entries
         removed = _nothing(len(entries), len(self.ranks), len(codes))
         for number, each in enumerate(self.moves):
             mine = np.flatnonzero(entries["rank"].to_numpy() == number)
-            places = [entries[name].to_numpy()[mine] for name in ("at_arrival", "at_end", "place")]
-            points = 2 * len(each.rows) + len(each.ends)
+            place = entries["place"].to_numpy()[mine]
             for column, code in enumerate(codes):
                 if code in each.codes:
                     index = each.codes.index(code)
-                    own = np.cumsum(each.own.of(index, points))
-                    removed.at_arrival[mine, column], removed.at_end[mine, column] = own[places[0]], own[places[1]]
-                    removed.stalled[mine, column] = each.stalled.of(index, len(each.rows))[places[2]]
-                    removed.in_all[number, column] = own[self.last[number]]
+                    self._remove(removed, number, column, np.cumsum(each.own.of(index, _num_points(each))))
+                    removed.stalled[mine, column] = each.stalled.of(index, len(each.rows))[place]
         # What is claimed of a wait for others is no time of the collective: it moves bytes from the last arrival on.
-        latest = pd.Series(self.calls.arrival).groupby(self.calls.collective).transform("max").to_numpy()
-        moving = np.minimum(np.maximum(self.calls.end - latest, 0), self.calls.stall)
+        moving = np.minimum(self._moving(), self.calls.stall)
         np.minimum(removed.stalled, moving[:, None], out=removed.stalled)
         return removed
+
+    def _remove(self, removed: Removed, number: int, column: int, own: NDArray[Any]) -> None:
+        """Take from a rank its own time: so much until each of its points."""
+        mine = np.flatnonzero(self.entries["rank"].to_numpy() == number)
+        at = [self.entries[name].to_numpy()[mine] for name in ("at_arrival", "at_end")]
+        removed.at_arrival[mine, column], removed.at_end[mine, column] = own[at[0]], own[at[1]]
+        removed.in_all[number, column] = own[self.last[number]]
+
+    def _moving(self) -> Ints:
+        """How long each collective lasts once all have come."""
+        latest = pd.Series(self.calls.arrival).groupby(self.calls.collective).transform("max").to_numpy(np.int64)
+        found: Ints = np.maximum(self.calls.end - latest, 0)
+        return found
+
+
+def _num_points(moves: Moves) -> int:
+    return 2 * len(moves.rows) + len(moves.ends)
 
 
 def _nothing(entries: int, ranks: int, columns: int) -> Removed:
@@ -212,14 +236,17 @@ def with_step_times(
     if not saving:
         return list(findings)
     times, why = dict[str, float](), ""
+    if len(ranks) == 1 and ranks[0].is_alone:  # Nobody waits: the step gets shorter by all that goes.
+        times = {each.code: float(each.saving_ns or 0) for each in saving}
+        return [_with_step_time(each, told[each.code][1], times, why) if each in saving else each for each in findings]
     try:
         found = what_if(ranks, next(each.shared for _, each in told.values()))
         if isinstance(found, str):
             why = found
         else:
             times = found.saving([each.code for each in saving])
-            late = {each.code: told[each.code][0].in_time(told[each.code][1]) for each in saving}
-            times |= {code: found.in_time(some) for code, some in late.items() if some}
+            changes = {each.code: told[each.code][0].change(told[each.code][1]) for each in saving}
+            times |= {code: found.changed(change) for code, change in changes.items() if change}
     except Exception as error:  # noqa: BLE001  it costs only the answer to what if
         times, why = {}, f"collectives could not be followed: {type(error).__name__}: {error}"
     return [_with_step_time(each, told[each.code][1], times, why) if each in saving else each for each in findings]

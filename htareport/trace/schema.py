@@ -28,6 +28,8 @@ COLLECTIVE = (
     Arg("group_description", "Process Group Description", "text"),
     Arg("group_ranks", "Process Group Ranks", "json"),
     Arg("seq", "Seq", "int"),
+    Arg("sender", "Src Rank", "int"),
+    Arg("receiver", "Dst Rank", "int"),
 )
 OPERATOR = (
     Arg("external_id", "External id", "int"),

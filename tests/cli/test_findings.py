@@ -34,7 +34,7 @@ def test_the_first_findings_stand_before_the_files(cli, starved):
     """One line each, as in the report; the last line is still the file's."""
     lines = cli("report", starved, "-o", "r.json").out.replace("\u202f", " ").splitlines()
     assert lines[0].startswith("1. high   The GPU waits 450 µs per step for the data loader")
-    assert lines[0].endswith("(up to 450 µs per step, 45 %)")
+    assert lines[0].endswith("(up to 450 µs per step, 45 %; mean step 1.00 ms → 550 µs)")
     assert [line[:3] for line in lines[:-1]] == ["1. ", "2. ", "3. "][: len(lines) - 1]
     assert lines[-1].startswith("r.json  ")
     assert cli("report", starved, *ONLY, "-o", "r.json", "-q").out == ""

@@ -114,6 +114,7 @@ def test_two_stragglers_are_late_together(tmp_path):
     found = told(findings(tmp_path, ParallelJob(different={1: SLOW, 2: SLOW}).traces()))
     assert "N4" not in found
     assert found["N6"].saving_ns == 250 * US  # 1100 µs, of 850 on average.
+    assert found["N6"].step_ns - found["N6"].without_ns == 250 * US
     assert plain(found["N6"].title) == "Compute is uneven: 600 µs per step on rank 0, 1.10 ms on rank 1"
     assert "58.8 % of the mean" in plain(found["N6"].evidence)
 
@@ -123,6 +124,9 @@ def test_late_by_turns(tmp_path):
     found = told(findings(tmp_path, ParallelJob(steps=8, late_by_turns=SLOW).traces()))
     assert not {"N4", "N5", "N6"} & set(found)
     assert found["N3"].saving_ns == 375 * US  # Every rank waits in 6 of 8 steps, of 4 ranks 3 in each: 1500 of 1900.
+    assert (
+        found["N3"].step_ns - found["N3"].without_ns == 375 * US
+    )  # Of four, one comes 500 µs late, 375 above the mean.
     assert "78.9 % lies before the last rank's start" in plain(found["N3"].evidence)
     assert "500 µs of rank 1 for rank 0" in plain(found["N3"].evidence)
     assert found["N3"].spans[0].end - found["N3"].spans[0].start == 500 * US

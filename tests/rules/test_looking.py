@@ -186,7 +186,7 @@ def test_a_rule_that_fails_costs_its_own_finding(told):
     """On the rank where it cannot look, and altogether where it cannot tell; both are said."""
     rules = [_Fails("C1", looking=True), _Fails("C2", looking=False), _Claims("C3", [(500, 900)])]
     section = told(rules, trace(0, 2), trace(1, 2))
-    assert [(each.code, each.ranks) for each in section.findings] == [("C3", ()), ("C1", (1,))]
+    assert [(each.code, each.ranks) for each in section.findings] == [("C1", (1,)), ("C3", ())]
     assert set(section.notes[:2]) == {
         "Rule C1 failed: ValueError: cannot look", "Rule C2 failed: ValueError: cannot tell",
     }  # fmt: skip
@@ -241,10 +241,13 @@ def covered(claims: Sequence[Sequence[Pairs]]) -> float:
 def test_no_time_counts_twice(loaded, first, second):
     """Whatever is claimed: a saving is no longer than its claim, and together they are no longer than the union.
 
-    On one rank the parts that are further add up to just that union.
+    On one rank the parts that are further add up to just that union, and none is longer than the one before it. So it
+    is, too, where every other rule says only what let the time arise.
     """
     rules = [_Claims(f"C{i}", *claim, ranks=[0]) for i, claim in enumerate(first)]
     rules += [_Claims(f"M{i}", *claim, ranks=[1]) for i, claim in enumerate(second[: len(first)])]
+    for rule in rules[::2]:
+        rule.enables = True
     found = [look(rank, rules) for rank in loaded]
     claims = {rule.code: rule.claims for rule in rules}
     every = tell(found, rules, 0).findings
@@ -254,6 +257,7 @@ def test_no_time_counts_twice(loaded, first, second):
         assert finding.saving_ns == pytest.approx(1000 * covered([claims[finding.code]]), abs=1)
         assert 0 <= finding.further_ns <= finding.saving_ns
         assert LOW <= finding.share <= 1
+    assert [each.further_ns for each in shown] == sorted((each.further_ns for each in shown), reverse=True)
     for letter, rank in (("C", found[0]), ("M", found[1])):
         mine = [finding for finding in shown if finding.code.startswith(letter)]
         together = 1000 * covered([claims[finding.code] for finding in mine])

@@ -135,3 +135,60 @@ def test_what_is_general_and_adds_little_is_not_told(tell):
     assert codes(section) == ["X5"]
     states = section.table("checked").set_index("code")["state"].to_dict()
     assert states == {"X4": "too little by itself", "X5": "found"}
+
+
+class _Claim(_Idle):
+    """Claims µs of its rank from the step's start, by rank; what it says may be of too little."""
+
+    family, about_idle = Family.COMPUTE, False
+
+    def __init__(self, code: str, *pairs: tuple[int, int], enables: bool = False, silent: bool = False) -> None:
+        self.code, self.pairs, self.enables, self.silent = code, pairs, enables, silent
+
+    def look(self, rank: Rank) -> Evidence | None:
+        start, end = self.pairs[rank.trace.rank]
+        zero = int(rank.windows[rank.lanes[0]][0, 0])
+        return Evidence({rank.lanes[0]: zero + 1000 * np.array([[start, end]])} if end > start else {})
+
+    def tell(self, found: Found) -> Finding | None:
+        return None if self.silent else self.finding(found, self.code)
+
+
+def order(section):
+    return [(each.code, each.saving_ns / 1000, each.further_ns / 1000) for each in section.findings]
+
+
+def test_what_fills_the_time_comes_before_what_let_it_arise(tell):
+    """A wait lets the device be empty for 300 µs, of which loading fills 260: 40 are left of the wait, not 300."""
+    section = tell([500], _Claim("X1", (500, 800), enables=True), _Claim("X2", (540, 800)), _Claim("X3", (0, 50)))
+    assert order(section) == [("X2", 260, 260), ("X3", 50, 50), ("X1", 300, 40)]
+    assert section.findings[0].advice == "Another way to some of this time, further down: “X1”."
+    assert section.findings[2].assumption.startswith("Nearly all of this time is covered by “X2” above:")
+    assert "at most 350\u202fµs per step" in section.notes[0]
+
+
+def test_a_wait_of_whose_time_a_part_is_filled_by_something_else(tell):
+    """200 of its 300 µs are its own: it comes first, and yet the loading behind it keeps all of its 100."""
+    section = tell([500], _Claim("X1", (500, 800), enables=True), _Claim("X2", (700, 800)))
+    assert order(section) == [("X1", 300, 200), ("X2", 100, 100)]
+    assert not any(each.assumption or each.advice for each in section.findings)
+
+
+@pytest.mark.parametrize("other", [_Claim("X2", (796, 800)), _Claim("X2", (500, 800), silent=True), _General()])
+def test_what_is_not_told_takes_no_time_from_a_wait(tell, other):
+    """4 of 1000 µs are too little; what says nothing, or only what is left, is no cause either."""
+    found = {each.code: each for each in tell([500], _Claim("X1", (500, 800), enables=True), other).findings}
+    assert (found["X1"].saving_ns, found["X1"].further_ns) == (300_000, 300_000)
+
+
+def test_two_waits_for_the_same_time(tell):
+    """Neither is the cause of the other: the first in the list of rules has it."""
+    rules = [_Claim(code, (500, 800), enables=True) for code in ("X1", "X2")]
+    assert order(tell([500], *rules)) == [("X1", 300, 300), ("X2", 300, 0)]
+
+
+def test_what_one_rank_alone_does_is_not_outweighed_by_what_many_wait_for(tell):
+    """Rank 1 loads for 200 µs, the others wait for 190: the longest on a rank counts, not the sum over ranks."""
+    waits = _Claim("X1", (700, 890), (0, 0), (700, 890), (700, 890))
+    section = tell([500] * 4, waits, _Claim("X2", (0, 0), (700, 900), (0, 0), (0, 0)))
+    assert order(section) == [("X2", 200, 200), ("X1", 190, 190)]

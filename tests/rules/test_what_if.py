@@ -123,7 +123,7 @@ CLAIM = {0: [(0, 150), (1000, 1150)]}
 @pytest.mark.parametrize(
     ("traces", "why"),
     [
-        (lambda: job((700,)), "there is only one rank to go by"),
+        (lambda: job((700,), world=2), "there is only one rank to go by"),
         (lambda: job(LATE, world=8, group=range(8)), "no collective is matched across ranks"),  # Five are missing.
         (lambda: job((700, 500)) + job(LATE, steps=3)[2:], "ranks recorded different steps"),
         (lambda: [TraceBuilder(r).step(0, 0, 900).kernel("gemm", 0, 900, launch=(0, 1)) for r in range(2)],
@@ -138,6 +138,17 @@ def test_why_it_is_only_a_ceiling(told, traces, why):
     finding = told([_Claims("X1", CLAIM)], made)["X1"]
     assert (finding.without_ns, finding.ceiling) == (None, why)
     assert finding.saving_ns > 0
+
+
+def test_the_only_rank_of_a_job(told):
+    """Nobody waits for it, so that all that goes is gained: 150 of 1000 µs. With two devices it is not known."""
+    claim = [_Claims("X1", CLAIM)]
+    found = told(claim, job((700,)))["X1"]
+    assert (found.step_ns, found.without_ns, found.ceiling) == (STEP * US, 850 * US, "")
+    traces = [TraceBuilder(devices=2).step(0, 0, 1000)]
+    for device in range(2):
+        traces[0].kernel("gemm", 0, 900, device=device, launch=(0, 1))
+    assert told(claim, traces)["X1"].ceiling == "there is only one rank to go by"
 
 
 def test_waiting_for_what_is_not_matched(told):
@@ -225,3 +236,36 @@ def test_a_rank_without_collectives(told, moved, why):
     if not moved:
         traces[0].events = [event for event in traces[0].events if event not in mine]
     assert told([_Claims("X1", CLAIM)], traces)["X1"].ceiling == why
+
+
+def in_pairs(lengths):
+    """In each step every rank computes and reduces with its neighbour four times, then with all."""
+    traces, slowest = [], 4 * (500 + max(lengths))
+    for rank in range(2 * len(lengths)):
+        trace, pair = TraceBuilder(rank, 2 * len(lengths)), [rank // 2 * 2, rank // 2 * 2 + 1]
+        for step in range(2):
+            begin = now = (slowest + 200) * step
+            for number in range(4):
+                trace.kernel("gemm", now, 500, launch=(begin + 2 * number, 1))
+                trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", now + 500, lengths[rank // 2], group=pair,
+                                 nelems=20_000_000, group_name="1", launch=(begin + 2 * number + 1, 1))  # fmt: skip
+                now += 500 + lengths[rank // 2]
+            trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", now, begin + slowest + 100 - now,
+                             launch=(begin + 20, 1))  # fmt: skip
+            trace.kernel("relu", begin + slowest + 100, 90, launch=(begin + 22, 1)).step(step, begin, slowest + 200)
+        traces.append(trace)
+    return traces
+
+
+@pytest.mark.parametrize(
+    ("lengths", "code", "saving", "shorter"),
+    [
+        ((600, 1000), "N7", 4 * 400, 4 * 400),
+        ((600, 610, 590, 800), "N8", 4 * 195, 4 * 190),  # Longer than the middle; then the one of 610 is the last.
+    ],
+)
+def test_a_slow_group_like_the_others(tmp_path, lengths, code, saving, shorter):
+    """All wait for it in the collective behind; a transfer of 76 MiB takes as long as elsewhere."""
+    found = {each.code: each for each in findings(tmp_path, in_pairs(lengths), code, "N1").findings}[code]
+    assert found.saving_ns == saving * US
+    assert found.step_ns - found.without_ns == shorter * US
