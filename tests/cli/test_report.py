@@ -106,9 +106,10 @@ def test_ranks(cli, traces, tmp_path):
     assert _saved(tmp_path / "r.json")["meta"]["ranks"][0]["rank"] == 1
 
 
-def test_one_process_or_two_same_bytes(cli, traces, tmp_path):
+def test_one_process_or_two_same_bytes(cli, traces, tmp_path, lent_processes):
     for jobs in (1, 2):
         assert cli("report", traces, *ONE, "-j", jobs, "-o", f"{jobs}.json").status == 0
+    assert lent_processes == [1, 2]
     assert (tmp_path / "1.json").read_bytes() == (tmp_path / "2.json").read_bytes()
 
 
@@ -510,7 +511,7 @@ def test_interrupted_while_writing(cli, traces, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_file_that_is_gone_when_its_turn_comes(cli, traces, tmp_path, monkeypatch, jobs):
+def test_a_file_that_is_gone_when_its_turn_comes(cli, traces, tmp_path, monkeypatch, lent_processes, jobs):
     """Found, but deleted before it is read: it is named, the rest stands."""
     opened = htareport.cli.reading.open_trace
 
