@@ -7,11 +7,6 @@ from htareport.analyses.step_time import StepTime
 from htareport.comparison import compare
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return Job(seed=1).report(tmp_path_factory.mktemp("base"))
-
-
 def _row(report, section, table, column, value):
     frame = report[section].table(table)
     found = frame[frame[column] == value]
@@ -19,9 +14,9 @@ def _row(report, section, table, column, value):
     return found.iloc[0]
 
 
-def test_a_slower_kernel(base, tmp_path):
+def test_a_slower_kernel(base, new):
     """20 % of 6 × 400 µs: 480 µs per step and rank, all of it by duration."""
-    report = compare(base, Job(seed=2, factors={GEMM: 1.2}).report(tmp_path))
+    report = compare(base, new)
     row = _row(report, "compare_kernels", "kernels", "kernel", GEMM)
     assert row["change"] == "slower calls"
     assert row["delta"] == pytest.approx(480_000, rel=0.05)

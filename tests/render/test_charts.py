@@ -260,9 +260,9 @@ def test_no_more_than_twelve_labels_below():
 
 
 def test_peaks_survive_thinning():
-    values = np.zeros(100_000)
-    values[77_777] = 9e6
-    chart = made(Mark.LINE, {"x": list(range(100_000)), "y": list(values), "low": [None] * 100_000})
+    values = np.zeros(20_000)
+    values[17_777] = 9e6
+    chart = made(Mark.LINE, {"x": list(range(20_000)), "y": list(values), "low": [None] * 20_000})
     series = picture(chart).series[0]
     assert len(series.value) <= 2000
     assert max(v for v in series.value if v is not None) == 9.0
