@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from htareport import analyses, rules
 from htareport.cli import main
 from htareport.executors import make_executor
 
@@ -40,6 +42,15 @@ def _own_cache(tmp_path_factory):
     """Keep tests, and what they start, out of the user's folder of caches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HTAREPORT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _installed_once():
+    """Look for plug-ins once, and not for every report: what is installed stays as it is while tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kinds in (analyses, rules):
+            patch.setattr(kinds, "entry_points", cache(kinds.entry_points))
         yield
 
 
