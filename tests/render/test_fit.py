@@ -85,8 +85,8 @@ def many_words():
 
 
 def huge_chart():
-    shares = np.random.default_rng(1).random(80_000) * 1e9
-    frame = pd.DataFrame({"x": np.repeat(range(20_000), 4), "y": shares, "part": list("abcd") * 20_000})
+    shares = np.random.default_rng(1).random(32_000) * 1e9
+    frame = pd.DataFrame({"x": np.repeat(range(8_000), 4), "y": shares, "part": list("abcd") * 8_000})
     chart = Chart("c", "Too many columns", Mark.STACKED_BAR, frame, "x", "y", "part")
     return replace(sample(), sections=(*sample().sections, Section("h", "Huge", "Ranks", charts=(chart,))))
 
