@@ -477,20 +477,19 @@ def test_full_disk_costs_that_output_only(cli, traces, tmp_path, monkeypatch):
     assert (tmp_path / "b.json").exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of processes")
-def test_a_disk_that_is_full_while_writing(traces, tmp_path):
+def test_a_disk_that_is_full_while_writing(cli, traces, tmp_path):
     """For real: what was there stays as it was, and no half file is left."""
+    resource = pytest.importorskip("resource", reason="needs limits of processes")
     (tmp_path / "a.json").write_text("before")
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
-        "from htareport.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command_line = ["-c", code, "report", str(traces), *ONE, "-o", "a.json", "-o", "b.md"]
-    process = _python(*command_line, cwd=tmp_path, stdout=subprocess.PIPE)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 5
-    assert err.startswith("error: a.json: File too large")
-    assert out.startswith("b.md  ")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        ran = cli("report", traces, *ONE, "-o", "a.json", "-o", "b.md")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert ran.status == 5
+    assert ran.err.startswith("error: a.json: File too large")
+    assert ran.out.startswith("b.md  ")
     assert (tmp_path / "a.json").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.md", "traces"]
 
