@@ -78,8 +78,8 @@ RANKS = {
     "devices": [busy_rank(0, devices=2)],
     "text": [text_streams(0)],
     "text and numbers": [text_streams(0), busy_rank(1)],
-    "host first": [host_only(0), busy_rank(1)],
-    "host and empty": [busy_rank(0), host_only(1), TraceBuilder(2)],
+    "host first": [host_only(0), busy_rank(1), TraceBuilder(2)],
+    "host and empty": [TraceBuilder(0), busy_rank(1), host_only(2)],
     "no length": [no_length(0)],
     "3 and 17, twice as long": [busy_rank(3, 2), busy_rank(17, 2)],
     "one kernel": [TraceBuilder(0).kernel("only", 5, 10)],
@@ -185,7 +185,10 @@ def test_an_empty_trace(kind, section_of):
 
 @pytest.mark.parametrize(
     "ranks",
-    ["rank", "3 and 17", "devices", "text", "text and numbers", "host first", "host and empty", "no length"],
+    [
+        *("3 and 17", "devices", "text", "text and numbers", "host first", "no length"),
+        *(pytest.param(ranks, marks=pytest.mark.slow) for ranks in ("rank", "host and empty")),
+    ],
 )
 def test_whatever_the_trace_the_section_is_whole(kind, section_of, ranks):
     """Tables have their columns, of the kind that they say; charts refer to columns of their frames."""

@@ -257,11 +257,11 @@ def test_junit_of_hostile_text():
     [
         (["--fail-on", "step_time > +5%"], 1),
         (["--fail-on", "step_time > +50%"], 0),
-        (["--fail-on", "step_time > +50%", "--fail-on", "kernels > 1"], 1),
+        pytest.param(["--fail-on", "step_time > +50%", "--fail-on", "kernels > 1"], 1, marks=pytest.mark.slow),
         (["--fail-on", "span > +1%"], 0),
         (["--fail-on", "span > +1%", "--fail-on-inconclusive"], 1),
         (["--fail-on", "step_time > 5"], 2),
-        (["--fail-on", "nonsense > 5"], 2),
+        pytest.param(["--fail-on", "nonsense > 5"], 2, marks=pytest.mark.slow),
         (["--fail-on", "step_time"], 2),
     ],
 )
