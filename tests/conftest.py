@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from htareport import analyses, rules
 from htareport.cli import main
 from htareport.executors import make_executor
 
@@ -42,11 +45,47 @@ def _own_cache(tmp_path_factory):
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _installed_once():
+    """Look for plug-ins once, and not for every report: what is installed stays as it is while tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kinds in (analyses, rules):
+            patch.setattr(kinds, "entry_points", cache(kinds.entry_points))
+        yield
+
+
 @pytest.fixture(scope="session")
 def two_processes():
     """A pool of two, started once."""
     with make_executor(2) as pool:
         yield pool
+
+
+class _Lent(Executor):
+    """A pool that stands for one that is made and ended: what is done with it ends, its processes stay."""
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def submit(self, *arguments, **options):
+        return self._pool.submit(*arguments, **options)
+
+
+@pytest.fixture
+def lent_processes(two_processes, monkeypatch):
+    """Two jobs are done by the pool of all tests, since starting processes takes a second; return the jobs asked for.
+
+    That a pool starts and ends is shown where that is the question: of executors, the runner and closed streams.
+    """
+    asked = []
+
+    def lent(jobs):
+        asked.append(jobs)
+        return _Lent(two_processes) if jobs > 1 else None
+
+    for user in ("cli.reading", "hta.loading"):
+        monkeypatch.setattr(f"htareport.{user}.make_executor", lent)
+    return asked
 
 
 @pytest.fixture

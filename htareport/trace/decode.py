@@ -9,7 +9,8 @@ own, so that the next chunk is typed again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Union
 
 import msgspec
@@ -121,37 +122,12 @@ class Reader:
     # --- typed ------------------------------------------------------------------------------
 
     def _add_struct(self, category: str, family: Family) -> None:
-        fields: list[Any] = []
-        if family.kept:  # In the order in which Kineto writes them, which is the fastest to decode.
-            fields = [
-                ("ph", Literal[family.phase]),
-                ("name", str),
-                ("pid", Union[int, str], -1),  # noqa: UP007  made into a msgspec type at run time
-                ("tid", Union[int, str], -1),  # noqa: UP007
-                ("ts", msgspec.Raw, NO_TEXT),
-                ("dur", msgspec.Raw, NO_TEXT),
-            ]
-            args: tuple[Arg, ...] = family.args
-            if args == (WHOLE,):
-                fields.append(("args", msgspec.Raw, NO_TEXT))
-                args = ()
-            if family.on_device:
-                args = (*args, *(Arg(column, key, "int") for column, key in LANE_KEYS.items()), *COLLECTIVE)
-            if args:
-                types = [(arg.column, *_TYPES[arg.kind]) for arg in args]
-                if family.on_device:  # None, not -1, so that another key can stand in.
-                    types = [(c, t, None) if c in LANE_KEYS else (c, t, d) for c, t, d in types]
-                struct = msgspec.defstruct(
-                    f"Args_{len(self._structs)}", types, rename={arg.column: arg.key for arg in args}, gc=False
-                )
-                self._empty[category] = struct()
-                fields.append(("args", struct | None, None))
-        name = f"Event_{len(self._structs)}"
-        self._structs[category] = msgspec.defstruct(name, fields, tag_field="cat", tag=category, gc=False)
+        self._structs[category], empty = _struct_of(category, family)
+        if empty is not None:
+            self._empty[category] = empty
 
     def _build(self) -> None:
-        union: Any = Union[tuple(self._structs.values())]  # noqa: UP007  made at run time
-        self._decode_typed = msgspec.json.Decoder(list[union]).decode
+        self._decode_typed = _decoder_of(tuple(self._structs.values()))
         self._category = {struct: category for category, struct in self._structs.items()}
 
     def _store_typed(self, events: list[Any]) -> None:
@@ -251,6 +227,45 @@ class Reader:
             at, table = self.collectives.setdefault(category, ([], Table(COLLECTIVE, on_device=False)))
             at.extend([first + row for row in rows])
             table.extend_args([args[row] for row in rows], [], self.strings)
+
+
+# Making a struct and a decoder takes longer than reading a small file; those of one file do for the next.
+
+
+@lru_cache(maxsize=256)
+def _struct_of(category: str, family: Family) -> tuple[type[Any], Any]:
+    """Make the struct of a category's events, and what stands for the arguments of those that have none."""
+    fields: list[Any] = []
+    empty = None
+    if family.kept:  # In the order in which Kineto writes them, which is the fastest to decode.
+        fields = [
+            ("ph", Literal[family.phase]),
+            ("name", str),
+            ("pid", Union[int, str], -1),  # noqa: UP007  made into a msgspec type at run time
+            ("tid", Union[int, str], -1),  # noqa: UP007
+            ("ts", msgspec.Raw, NO_TEXT),
+            ("dur", msgspec.Raw, NO_TEXT),
+        ]
+        args: tuple[Arg, ...] = family.args
+        if args == (WHOLE,):
+            fields.append(("args", msgspec.Raw, NO_TEXT))
+            args = ()
+        if family.on_device:
+            args = (*args, *(Arg(column, key, "int") for column, key in LANE_KEYS.items()), *COLLECTIVE)
+        if args:
+            types = [(arg.column, *_TYPES[arg.kind]) for arg in args]
+            if family.on_device:  # None, not -1, so that another key can stand in.
+                types = [(c, t, None) if c in LANE_KEYS else (c, t, d) for c, t, d in types]
+            struct = msgspec.defstruct("Args", types, rename={arg.column: arg.key for arg in args}, gc=False)
+            empty = struct()
+            fields.append(("args", struct | None, None))
+    return msgspec.defstruct("Event", fields, tag_field="cat", tag=category, gc=False), empty
+
+
+@lru_cache(maxsize=8)
+def _decoder_of(structs: tuple[type[Any], ...]) -> Callable[[Buffer], list[Any]]:
+    union: Any = Union[structs]  # noqa: UP007  made at run time
+    return msgspec.json.Decoder(list[union]).decode
 
 
 _DECODE_LOOSE = msgspec.json.Decoder(list[Loose]).decode

@@ -30,9 +30,9 @@ def events_of(path) -> list:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_counters(cli, files, tmp_path, jobs):
+def test_counters(cli, files, tmp_path, lent_processes, jobs):
     ran = cli("counters", "t", "-o", "out", "-j", jobs)
-    assert (ran.status, ran.err) == (0, "")
+    assert (ran.status, ran.err, lent_processes) == (0, "", [jobs])
     lines = ran.out.splitlines()
     assert [line.split()[0] for line in lines] == ["out/rank0_with_counters.json", "out/rank1_with_counters.json"]
     assert [event["ph"] for event in events_of(tmp_path / "out" / "rank1_with_counters.json")].count("C") == 4

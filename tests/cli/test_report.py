@@ -106,9 +106,10 @@ def test_ranks(cli, traces, tmp_path):
     assert _saved(tmp_path / "r.json")["meta"]["ranks"][0]["rank"] == 1
 
 
-def test_one_process_or_two_same_bytes(cli, traces, tmp_path):
+def test_one_process_or_two_same_bytes(cli, traces, tmp_path, lent_processes):
     for jobs in (1, 2):
         assert cli("report", traces, *ONE, "-j", jobs, "-o", f"{jobs}.json").status == 0
+    assert lent_processes == [1, 2]
     assert (tmp_path / "1.json").read_bytes() == (tmp_path / "2.json").read_bytes()
 
 
@@ -476,20 +477,19 @@ def test_full_disk_costs_that_output_only(cli, traces, tmp_path, monkeypatch):
     assert (tmp_path / "b.json").exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of processes")
-def test_a_disk_that_is_full_while_writing(traces, tmp_path):
+def test_a_disk_that_is_full_while_writing(cli, traces, tmp_path):
     """For real: what was there stays as it was, and no half file is left."""
+    resource = pytest.importorskip("resource", reason="needs limits of processes")
     (tmp_path / "a.json").write_text("before")
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
-        "from htareport.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command_line = ["-c", code, "report", str(traces), *ONE, "-o", "a.json", "-o", "b.md"]
-    process = _python(*command_line, cwd=tmp_path, stdout=subprocess.PIPE)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 5
-    assert err.startswith("error: a.json: File too large")
-    assert out.startswith("b.md  ")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        ran = cli("report", traces, *ONE, "-o", "a.json", "-o", "b.md")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert ran.status == 5
+    assert ran.err.startswith("error: a.json: File too large")
+    assert ran.out.startswith("b.md  ")
     assert (tmp_path / "a.json").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.md", "traces"]
 
@@ -510,7 +510,7 @@ def test_interrupted_while_writing(cli, traces, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_file_that_is_gone_when_its_turn_comes(cli, traces, tmp_path, monkeypatch, jobs):
+def test_a_file_that_is_gone_when_its_turn_comes(cli, traces, tmp_path, monkeypatch, lent_processes, jobs):
     """Found, but deleted before it is read: it is named, the rest stands."""
     opened = htareport.cli.reading.open_trace
 

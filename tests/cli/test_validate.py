@@ -18,11 +18,11 @@ def test_complete_traces(cli, traces):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_is_missing_for_what(cli, tmp_path, jobs):
+def test_what_is_missing_for_what(cli, tmp_path, lent_processes, jobs):
     TraceBuilder(0, 2).cpu_op("aten::mm", 0, 10).write(tmp_path / "t" / "rank0.json")
     TraceBuilder(1, 2).step(1, 0, 20).kernel("gemm", 5, 10, launch=(1, 2)).write(tmp_path / "t" / "rank1.json")
     ran = cli("validate", "t", "-j", jobs)
-    assert ran.status == 0
+    assert (ran.status, lent_processes) == (0, [jobs])
     step_time = next(line for line in ran.out.splitlines() if line.startswith("step_time"))
     assert " 0 " in step_time
 

@@ -39,11 +39,14 @@ class Job:
     shape: int = 64
     metadata: dict[str, object] = field(default_factory=dict)
 
-    def report(self, folder, analyses=ANALYSES) -> Report:
-        """Write the traces into a folder and analyse them."""
-        folder.mkdir(parents=True, exist_ok=True)
+    def write(self, folder) -> None:
+        """Write the traces into a folder."""
         for rank in range(self.ranks):
             self._rank(rank).write(folder / f"rank{rank}.json")
+
+    def report(self, folder, analyses=ANALYSES) -> Report:
+        """Write the traces into a folder and analyse them."""
+        self.write(folder)
         return analyze(folder, analyses=analyses)
 
     def _rank(self, rank: int) -> TraceBuilder:

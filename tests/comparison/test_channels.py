@@ -1,6 +1,7 @@
 """What the short channels tell of a comparison: comment, mail and PDF; names from traces stay inert."""
 
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -17,9 +18,8 @@ HOSTILE = "<img src=x onerror=alert(1)> @all #1 | `x` </details>{{7*7}}\u202e\x1
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pair")
-    base = Job(seed=1).report(folder / "main")
+def report(base, tmp_path_factory):
+    base, folder = replace(base, title="main"), tmp_path_factory.mktemp("pair")
     new = Job(seed=2, factors={GEMM: 1.2}, renamed={"relu_kernel<float>": HOSTILE}).report(folder / "branch")
     return judged(compare(base, new), [parse("step_time > +5%"), parse("step_time > 1 s")], base)[0]
 
@@ -57,11 +57,10 @@ def test_the_pdf_has_the_comparison_first(report):
     assert "temporal_breakdown" in names
 
 
-def test_a_report_of_one_run_is_no_comparison(tmp_path):
-    one = Job(seed=1, steps=2).report(tmp_path)
-    assert not brief.is_comparison(one)
-    assert not brief.numbers(one)
-    assert not brief.change(one)
+def test_a_report_of_one_run_is_no_comparison(base):
+    assert not brief.is_comparison(base)
+    assert not brief.numbers(base)
+    assert not brief.change(base)
 
 
 @pytest.mark.skipif(not find_spec("cmarkgfm"), reason="needs cmarkgfm")

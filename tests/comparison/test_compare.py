@@ -1,11 +1,12 @@
 """Properties of comparisons: of a run with itself, of swapped runs, of saved reports; and reports that lack things."""
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from builder import TraceBuilder
-from comparison.job import GEMM, Job
+from comparison.job import ANALYSES, GEMM, Job
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -23,9 +24,14 @@ COMPARED = ("compare", "compare_kernels", "compare_names", "compare_communicatio
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pair")
-    return Job(seed=1).report(folder / "a"), Job(seed=2, factors={GEMM: 1.3}, load=600).report(folder / "b")
+def pair(base, tmp_path_factory):
+    other = Job(seed=2, factors={GEMM: 1.3}, load=600).report(tmp_path_factory.mktemp("pair") / "b")
+    return replace(base, title="a"), other
+
+
+@pytest.fixture(scope="module")
+def compared(pair):
+    return compare(*pair)
 
 
 def test_a_run_with_itself(pair):
@@ -43,9 +49,9 @@ def test_a_run_with_itself(pair):
     assert "mostly" not in report.verdict
 
 
-def test_swapped_runs_mirror(pair):
+def test_swapped_runs_mirror(pair, compared):
     """Every change turns its sign, whatever it is split into."""
-    one, other = compare(*pair), compare(*reversed(pair))
+    one, other = compared, compare(*reversed(pair))
     opposite = {"by_new": "by_gone", "base_time": "new_time", "base_count": "new_count"}
     opposite |= {new: old for old, new in opposite.items()}
     for section, table in (("compare_kernels", "details"), ("compare_names", "names"), ("compare", "waterfall")):
@@ -62,11 +68,11 @@ def test_swapped_runs_mirror(pair):
     assert {first["outcome"], second["outcome"]} == {"longer", "shorter"}
 
 
-def test_saved_reports_give_the_same_bytes(pair, tmp_path):
+def test_saved_reports_give_the_same_bytes(pair, compared, tmp_path):
     """As the folders, and as the reports in memory."""
     paths = [report.write(tmp_path / f"{name}.json.gz") for name, report in zip("ab", pair, strict=True)]
     saved = htareport.diff(*paths)
-    assert saved.to_json() == compare(*pair).to_json()
+    assert saved.to_json() == compared.to_json()
     assert Report.from_json(saved.to_json()).to_json() == saved.to_json()
 
 
@@ -74,7 +80,7 @@ def test_folders_give_the_same_bytes_as_saved_reports(tmp_path):
     """With all analyses."""
     jobs = {"a": Job(seed=3, ranks=1, steps=3, layers=1), "b": Job(seed=4, ranks=2, steps=4, layers=1)}
     for name, job in jobs.items():
-        job.report(tmp_path / name, analyses=())
+        job.write(tmp_path / name)
         report = htareport.analyze(tmp_path / name)
         assert set(metrics(Side(report))) <= set(METRICS)
         report.write(tmp_path / f"{name}.json")
@@ -82,16 +88,16 @@ def test_folders_give_the_same_bytes_as_saved_reports(tmp_path):
     assert from_folders.to_json() == htareport.diff(tmp_path / "a.json", tmp_path / "b.json").to_json()
 
 
-def test_the_new_run_is_reported_whole(pair):
-    report = compare(*pair)
+def test_the_new_run_is_reported_whole(pair, compared):
+    report = compared
     assert [section.name for section in report.sections] == [*COMPARED, *(s.name for s in pair[1].sections)]
     assert report.title == "b against a"
     assert report["step_time"].fact("step_time").detail.startswith("was ")
     assert report["step_work"].table("kernels").equals(pair[1]["step_work"].table("kernels"))
 
 
-def test_the_parts_add_up(pair):
-    frame = compare(*pair)["compare"].table("waterfall").set_index("part")
+def test_the_parts_add_up(pair, compared):
+    frame = compared["compare"].table("waterfall").set_index("part")
     total = frame.loc["in all"]
     assert frame.drop(index="in all")["delta"].sum() == pytest.approx(total["delta"])
     assert total["base"] == pytest.approx(pair[0]["step_time"].table("summary")["mean"].iloc[0])
@@ -103,7 +109,7 @@ def test_runs_without_steps(tmp_path):
     for name, length in (("a", 40), ("b", 60)):
         trace = TraceBuilder().cpu_op("aten::mm", 0, 10).kernel("gemm", 10, length, launch=(2, 4))
         trace.kernel("gemm", 100, length, launch=(90, 4)).write(tmp_path / name / "rank0.json")
-    report = compare(analyze(tmp_path / "a"), analyze(tmp_path / "b"))
+    report = compare(*(analyze(tmp_path / name, analyses=ANALYSES) for name in "ab"))
     assert "GPU span 130 µs → 150 µs" in report.verdict.replace("\u202f", " ")
     assert "No steps in either run" in report.verdict
     assert report.meta["comparison"]["outcome"] == "no steps, so no test"
@@ -122,7 +128,7 @@ def test_runs_without_gpu(tmp_path):
             start = number * 100
             trace.step(number, start, length + 10).cpu_op("aten::conv", start + 2, length + number)
         trace.write(tmp_path / name / "rank0.json")
-    report = compare(analyze(tmp_path / "a"), analyze(tmp_path / "b"))
+    report = compare(*(analyze(tmp_path / name, analyses=ANALYSES) for name in "ab"))
     assert report["compare_kernels"].status is Status.NOT_APPLICABLE
     row = report["compare_names"].table("names").iloc[0]
     assert (row["name"], row["change"], row["delta"]) == ("aten::conv", "slower calls", 20_000)

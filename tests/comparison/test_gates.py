@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import orjson
 import pytest
-from comparison.job import GEMM, Job
+from comparison.job import Job
 from comparison.made import run, steps_of
 
 from htareport.cli import main
@@ -19,11 +19,9 @@ from htareport.report import Fact, Report, Unit
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(base, new, tmp_path_factory):
     """A base, a run of which the kernel takes 20 % longer (about 12 % of the step), and one with three steps."""
-    folder = tmp_path_factory.mktemp("runs")
-    base = Job(seed=1).report(folder / "base")
-    return base, Job(seed=2, factors={GEMM: 1.2}).report(folder / "new"), Job(seed=3, steps=3).report(folder / "few")
+    return base, new, Job(seed=3, steps=3).report(tmp_path_factory.mktemp("runs") / "few")
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +154,20 @@ def test_too_few_steps_are_inconclusive(runs, tmp_path):
     assert _state(few, "kernels > +5%", runs[2]) == "passed"  # Counted, not timed.
 
 
+@pytest.fixture(scope="module")
+def told():
+    """Two runs that differ in what gates tell: the base and the comparison."""
+    kernels = [("op", "8", "gemm", "compute", 3, 500.0)]
+
+    def of(compute, speed, peak, **work):
+        facts = (Fact("samples_per_second", "samples per second", speed, Unit.NUMBER),
+                 Fact("peak_memory", "peak memory", peak * 2**30, Unit.BYTES))  # fmt: skip
+        return run({0: steps_of(compute, 100, count=40)}, kernels=kernels, facts=facts, **work)
+
+    base, new = of(500, 100.0, 1.2), of(626, 100 * 602 / 728, 1.8, collectives=[("all_reduce", 2, 50.0)])
+    return base, compare(base, new)
+
+
 @pytest.mark.parametrize(
     ("gate", "reason"),
     [
@@ -168,17 +180,10 @@ def test_too_few_steps_are_inconclusive(runs, tmp_path):
         ("collectives > +0", "0 → 2 (+2)"),
     ],
 )
-def test_reasons(gate, reason):
+def test_reasons(told, gate, reason):
     """With signs, shares in percentage points; none of a kind is 0 and not unknown; throughput follows step time."""
-    kernels = [("op", "8", "gemm", "compute", 3, 500.0)]
-
-    def of(compute, speed, peak, **work):
-        facts = (Fact("samples_per_second", "samples per second", speed, Unit.NUMBER),
-                 Fact("peak_memory", "peak memory", peak * 2**30, Unit.BYTES))  # fmt: skip
-        return run({0: steps_of(compute, 100, count=40)}, kernels=kernels, facts=facts, **work)
-
-    base, new = of(500, 100.0, 1.2), of(626, 100 * 602 / 728, 1.8, collectives=[("all_reduce", 2, 50.0)])
-    (verdict,) = judged(compare(base, new), [parse(gate)], base)[1]
+    base, report = told
+    (verdict,) = judged(report, [parse(gate)], base)[1]
     assert verdict.reason.replace("\u202f", " ") == reason
     assert str(verdict.state) == ("inconclusive" if "no interval" in reason else "crossed")
 
@@ -195,8 +200,8 @@ def test_every_metric_of_a_run_can_be_known_before(runs):
     assert set(metrics(Side(runs[0]))) <= set(METRICS)
 
 
-def test_the_report_tells(runs):
-    report, verdicts = judged(compare(*runs[:2]), [parse("step_time > +5%"), parse("span > +1%")], runs[0])
+def test_the_report_tells(runs, compared):
+    report, verdicts = judged(compared, [parse("step_time > +5%"), parse("span > +1%")], runs[0])
     assert report.sections[0].name == "gates"
     assert report.sections[0].table()["state"].tolist() == ["crossed", "inconclusive"]
     assert report.verdict.startswith("Gate crossed (1 of 2): step_time > +5% (+1")
@@ -218,16 +223,16 @@ def _suite(report):
     return suite
 
 
-def test_junit(runs):
+def test_junit(runs, compared):
     gates = [parse(each) for each in ("step_time > +5%", "step_time > +90%", "span > +1%")]
-    suite = _suite(judged(compare(*runs[:2]), gates, runs[0])[0])
+    suite = _suite(judged(compared, gates, runs[0])[0])
     assert [case.get("name") for case in suite.iter("testcase")] == [gate.written for gate in gates]
     assert [[inner.tag for inner in case] for case in suite.iter("testcase")] == [
         ["failure"],
         ["system-out"],
         ["skipped"],
     ]
-    strict = _suite(judged(compare(*runs[:2]), gates, runs[0], fail_on_inconclusive=True)[0])
+    strict = _suite(judged(compared, gates, runs[0], fail_on_inconclusive=True)[0])
     assert [[inner.tag for inner in case] for case in strict.iter("testcase")] == [
         ["failure"],
         ["system-out"],
@@ -252,11 +257,11 @@ def test_junit_of_hostile_text():
     [
         (["--fail-on", "step_time > +5%"], 1),
         (["--fail-on", "step_time > +50%"], 0),
-        (["--fail-on", "step_time > +50%", "--fail-on", "kernels > 1"], 1),
+        pytest.param(["--fail-on", "step_time > +50%", "--fail-on", "kernels > 1"], 1, marks=pytest.mark.slow),
         (["--fail-on", "span > +1%"], 0),
         (["--fail-on", "span > +1%", "--fail-on-inconclusive"], 1),
         (["--fail-on", "step_time > 5"], 2),
-        (["--fail-on", "nonsense > 5"], 2),
+        pytest.param(["--fail-on", "nonsense > 5"], 2, marks=pytest.mark.slow),
         (["--fail-on", "step_time"], 2),
     ],
 )
@@ -289,9 +294,10 @@ def test_gates_in_a_file(runs, tmp_path):
 def test_diff_of_folders(tmp_path):
     """From the command line, from traces."""
     for seed, name in ((1, "a"), (2, "b")):
-        Job(seed=seed, ranks=1, steps=3, layers=1).report(tmp_path / name, analyses=())
+        Job(seed=seed, ranks=1, steps=3, layers=1).write(tmp_path / name)
     outputs = ["-o", str(tmp_path / "x.html"), "-o", str(tmp_path / "x.md")]
-    assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b"), *outputs, "-q", "-j", "1"]) == 0
+    only = ["--only", "step_time,temporal_breakdown,step_work"]
+    assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b"), *outputs, "-q", "-j", "1", *only]) == 0
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert "b against a" in page
     assert page.index("What changed") < page.index("Temporal breakdown")

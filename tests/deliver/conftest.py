@@ -38,10 +38,18 @@ def quick_pdf(monkeypatch):
     monkeypatch.setattr("htareport.render.pdf.pdf", lambda _report, **_: PDF)
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """The bytes of a saved report."""
+    return sample(ranks=2, steps=3, kernels=30).write(tmp_path_factory.mktemp("saved") / "run.json").read_bytes()
+
+
 @pytest.fixture
-def saved(tmp_path):
+def saved(tmp_path, written):
     """A saved report."""
-    return sample(ranks=2, steps=3, kernels=30).write(tmp_path / "run.json")
+    path = tmp_path / "run.json"
+    path.write_bytes(written)
+    return path
 
 
 def hostile():

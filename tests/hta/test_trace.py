@@ -153,9 +153,10 @@ def test_the_trace_of_an_analysis(run):
     pd.testing.assert_frame_equal(again.get_temporal_breakdown(), analysis.get_temporal_breakdown())
 
 
-def test_several_processes(run):
+def test_several_processes(run, lent_processes):
     """Give the same frames."""
     analysis = TraceAnalysis(trace_dir=run, jobs=2)
+    assert lent_processes == [2]
     pd.testing.assert_frame_equal(analysis.t.get_trace(3), TraceAnalysis(trace_dir=run).t.get_trace(3))
 
 

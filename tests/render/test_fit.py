@@ -50,7 +50,7 @@ def many_long_names(count=20):
 
 
 def many_charts():
-    return Report("r", sections=sections(30, charts=tuple(CHARTS)))
+    return Report("r", sections=sections(20, charts=tuple(CHARTS)))
 
 
 def many_warnings():
@@ -85,8 +85,8 @@ def many_words():
 
 
 def huge_chart():
-    shares = np.random.default_rng(1).random(80_000) * 1e9
-    frame = pd.DataFrame({"x": np.repeat(range(20_000), 4), "y": shares, "part": list("abcd") * 20_000})
+    shares = np.random.default_rng(1).random(32_000) * 1e9
+    frame = pd.DataFrame({"x": np.repeat(range(8_000), 4), "y": shares, "part": list("abcd") * 8_000})
     chart = Chart("c", "Too many columns", Mark.STACKED_BAR, frame, "x", "y", "part")
     return replace(sample(), sections=(*sample().sections, Section("h", "Huge", "Ranks", charts=(chart,))))
 
@@ -115,9 +115,7 @@ def test_no_report_is_larger_than_the_limit(report):
 
 
 def test_ordinary_reports_lose_nothing():
-    text = html(sample(1024))
-    assert "did not fit" not in text
-    assert text == html(sample(1024))
+    assert "did not fit" not in html(sample(1024))
 
 
 def test_what_is_left_out_is_said():
@@ -125,7 +123,8 @@ def test_what_is_left_out_is_said():
     drawn = text.count("<figure")
     left = sum(int(n) for n in re.findall(r"(\d+) charts? did not fit", text))
     assert drawn > 50
-    assert drawn + left == 30 * len(CHARTS)
+    assert left > 0
+    assert drawn + left == 20 * len(CHARTS)
     assert "100,000" not in page(many_warnings)
     assert "99,895 more warnings in the JSON." in page(many_warnings)
     assert "1 chart did not fit" in page(huge_chart)

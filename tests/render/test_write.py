@@ -117,7 +117,7 @@ def test_markdown_never_outgrows_a_comment():
     frame = pd.DataFrame({column.name: range(20) for column in columns})
     sections = tuple(
         Section(f"s{i}", f"Section {i}", "Time", tables=(Table(TableSpec("t", "T", columns), frame),))
-        for i in range(400)
+        for i in range(100)
     )
     text = markdown(Report("t", "v" * 200, {}, ("warning " * 50,) * 50, sections))
     assert len(text) <= LIMIT

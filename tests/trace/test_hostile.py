@@ -16,9 +16,9 @@ EVENT = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": 1,
 
 def hostile():
     event = EVENT % ("a", '"stream": 7')
-    size = 1_500_000
-    yield "one line", "[" + ",".join([event] * 20_000) + "]"
-    yield "one line, nested", "[" + ",".join([EVENT % ("a", '"x": [{"a": 1}, {"b": 2}]')] * 15_000) + "]"
+    size = 750_000
+    yield "one line", "[" + ",".join([event] * 10_000) + "]"
+    yield "one line, nested", "[" + ",".join([EVENT % ("a", '"x": [{"a": 1}, {"b": 2}]')] * 8_000) + "]"
     yield "one large event", "[" + event + "," + EVENT % ("b", '"x": [' + '{"a": 1}, ' * (size // 10) + "{}]") + "]"
     yield "one large name", "[" + EVENT % ("b" * size, "") + "]"
     yield "name of backslashes", "[" + EVENT % ("\\\\" * (size // 2), "") + "]"
@@ -34,15 +34,15 @@ def hostile():
     yield "quotes", "[" + event + "," + '"' * size + "]"
     yield "nested objects", "[" + event + "," + '{"a":' * (size // 5) + "1" + "}" * (size // 5) + "]"
     yield "keys", '{"traceEvents"' * (size // 14)
-    yield "unique names", "[" + ",".join(EVENT % (n, "") for n in range(20_000)) + "]"
-    yield "unique lanes", "[" + ",".join(EVENT % ("a", f'"stream": "{n}"') for n in range(20_000)) + "]"
+    yield "unique names", "[" + ",".join(EVENT % (n, "") for n in range(10_000)) + "]"
+    yield "unique lanes", "[" + ",".join(EVENT % ("a", f'"stream": "{n}"') for n in range(10_000)) + "]"
     rest = '"name": "a", "ts": 1, "dur": 1}'
-    yield "unique categories", "[" + ",".join(f'{{"ph": "X", "cat": "{n}", {rest}' for n in range(20_000)) + "]"
-    yield "unique phases", "[" + ",".join(f'{{"ph": "{n}", {rest}' for n in range(20_000)) + "]"
-    yield "names of processes", "[" + ",".join(f'{{"ph": "M", "pid": {n}, {rest}' for n in range(20_000)) + "]"
+    yield "unique categories", "[" + ",".join(f'{{"ph": "X", "cat": "{n}", {rest}' for n in range(10_000)) + "]"
+    yield "unique phases", "[" + ",".join(f'{{"ph": "{n}", {rest}' for n in range(10_000)) + "]"
+    yield "names of processes", "[" + ",".join(f'{{"ph": "M", "pid": {n}, {rest}' for n in range(10_000)) + "]"
     yield (
         "events without lines",
-        '{"traceEvents": [\n' + "},\n{".join(['{"ph": "X"'] + ['"a": [{"ph": "X"'] * 30_000) + "}]}",
+        '{"traceEvents": [\n' + "},\n{".join(['{"ph": "X"'] + ['"a": [{"ph": "X"'] * 15_000) + "}]}",
     )
 
 
@@ -71,7 +71,7 @@ CASES += [(f"{name}, salvaged", text, True) for name, text in (*broken(), *hosti
     [pytest.param(*case, id=name, marks=[pytest.mark.slow] * case[-1]) for name, *case in CASES],
 )
 def test_hostile_input_takes_no_longer_than_its_size(text, salvage, write):
-    """Time is bounded, quadratic behaviour would take minutes; the outcome is a trace or an error for the user."""
+    """Time is bounded, quadratic behaviour would take a minute; the outcome is a trace or an error for the user."""
     path, start, reason = write("t.json", text), time.process_time(), ""
     try:
         files = next(iter(Trace.open(path).files.values()))
@@ -79,7 +79,7 @@ def test_hostile_input_takes_no_longer_than_its_size(text, salvage, write):
     except HtaReportError as error:
         reason = str(error)
     assert len(reason) < 400
-    assert time.process_time() - start < 6
+    assert time.process_time() - start < (6 if salvage else 3)
 
 
 def mutated(data, random_):
@@ -104,14 +104,16 @@ def mutated(data, random_):
     return bytes(data)
 
 
-@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("packed", "count"), [(False, 40), *(pytest.param(each, 100, marks=pytest.mark.slow) for each in (False, True))]
+)
 @pytest.mark.parametrize("layout", ["kineto", "compact", "array"])
-def test_fuzz(layout, packed, builder, write, chunks_of):
+def test_fuzz(layout, packed, count, builder, write, chunks_of):
     """Whatever is wrong with the bytes: a trace whose tables can be made, or an error for the user."""
     chunks_of(600)
     text, loaded = builder.json(layout).encode(), 0
     random_ = random.Random(f"{layout} {packed}")  # noqa: S311  the same in every run
-    for _ in range(100):
+    for _ in range(count):
         data = mutated(gzip.compress(text, 1) if packed else text, random_)
         path = write("rank0.pt.trace.json", data)
         try:
@@ -124,4 +126,4 @@ def test_fuzz(layout, packed, builder, write, chunks_of):
         assert isinstance(trace.warnings, tuple)
         assert len(trace.steps) < 10
         assert len(trace.collectives) < 10
-    assert packed or loaded > 5
+    assert packed or loaded > count // 25

@@ -10,8 +10,8 @@ import pytest
 from htareport.errors import TraceFileError
 from htareport.trace import RankTrace
 
-SIZES = [200, pytest.param(1000, marks=pytest.mark.slow), 5000, 128 << 10]
-OBJECTS = [{"a": n, "name": "x", "ph": "X", "list": [{"b": 1}]} for n in range(3000)]
+SIZES = [200, *(pytest.param(size, marks=pytest.mark.slow) for size in (1000, 5000)), 128 << 10]
+OBJECTS = [{"a": n, "name": "x", "ph": "X", "list": [{"b": 1}]} for n in range(1000)]
 
 
 def kineto_2026(text: str) -> str:

@@ -204,7 +204,8 @@ def test_nothing_written_gives_it_away(switch, tmp_path, capsys, monkeypatch):
     secret = TOKENS["GitHub"]
     everywhere(secret).write(tmp_path / "in" / "rank0.json")
     outputs = [part for name in WRITTEN for part in ("-o", str(tmp_path / name))]
-    assert main(["report", str(tmp_path / "in"), *outputs, *switch]) == 0
+    only = ["--only", "annotations,kernel_breakdown,operators,timeline,findings"]  # Each section is looked at above.
+    assert main(["report", str(tmp_path / "in"), *outputs, *only, *switch]) == 0
     printed = "".join(capsys.readouterr())
     assert bool(leaks(printed)) is bool(switch)
     assert ("the trace files hold secrets" in printed) is not bool(switch)
@@ -297,10 +298,10 @@ def test_long_texts_take_no_longer_than_their_size(tmp_path):
     ]
     builder = TraceBuilder(0)
     for piece in pieces:
-        builder.kernel(piece * (200_000 // len(piece)), 0, 1)
+        builder.kernel(piece * (100_000 // len(piece)), 0, 1)
     path, start = builder.write(tmp_path / "a.json"), time.process_time()
     RankTrace.load(0, path, options=REDACT)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 3
 
 
 def test_every_pattern_has_its_example():

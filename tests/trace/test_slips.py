@@ -14,7 +14,15 @@ from htareport.trace.load import read_file
 
 EVENT = '{"ph": "X", "cat": "%s", "name": "%s", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {%s}}'
 LAYOUTS = pytest.mark.parametrize("layout", ["kineto", "compact", "spaced", "lines", "array"])
-SIZES = pytest.mark.parametrize("size", [200, 128 << 10])
+WHOLE = 128 << 10  # A chunk that holds all that is written here.
+ANYWHERE = pytest.mark.parametrize(
+    ("layout", "size"),
+    [
+        *((layout, 200) for layout in ("kineto", "compact", "spaced", "lines", "array")),
+        *((layout, WHOLE) for layout in ("kineto", "array")),
+        *(pytest.param(layout, WHOLE, marks=pytest.mark.slow) for layout in ("compact", "spaced", "lines")),
+    ],
+)
 
 
 def trace_of(events, layout):
@@ -37,8 +45,7 @@ def event(layout, *parts):
     return template % parts
 
 
-@LAYOUTS
-@SIZES
+@ANYWHERE
 class TestMended:
     """In any layout, and wherever the text is cut while it is read."""
 
