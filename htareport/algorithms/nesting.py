@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.algorithms.chunks import chunks
+
 NO_PARENT = -1
-_CHUNK = 1 << 13
+_PIECE = 1 << 15
 
 
 def parents(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -24,13 +27,57 @@ def tree(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Parents as above, and how many intervals are around each. With `clip` a child ends with its parent."""
     found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
+    for piece in _apart(starts, ends):
+        parent, depth[piece] = _nested(starts[piece], ends[piece]) or _stacked(starts[piece], ends[piece], clip=clip)
+        found[piece] = np.where(parent == NO_PARENT, NO_PARENT, parent + piece.start)
+    return found, depth
+
+
+def _apart(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Iterator[slice]:
+    """Pieces between which no interval lasts, not too small: what partly overlaps in one costs the others nothing."""
+    cuts, reach = [np.zeros(0, np.int64)], np.iinfo(np.int64).min
+    for chunk in chunks(len(starts)):
+        reached = np.maximum.accumulate(np.append(reach, ends[chunk]))
+        cuts.append(np.flatnonzero(starts[chunk] >= reached[:-1]) + chunk.start)
+        reach = reached[-1]
+    places, begin = np.append(np.concatenate(cuts), len(starts)), 0
+    while begin < len(starts):
+        end = int(places[np.searchsorted(places, min(begin + _PIECE, len(starts)))])
+        yield slice(begin, end)
+        begin = end
+
+
+def _nested(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+    """Parents and depths where no interval outlasts its parent, in arrays; else None.
+
+    Then all that have not ended when one starts are around it, and its parent is the last before it of one level less.
+    """
+    size, place = len(starts), np.arange(len(starts))
+    depth = place - np.searchsorted(np.sort(ends), starts, side="right")
+    empty = np.cumsum(np.append(0, ends <= starts))
+    if empty[-1]:  # Those of no length have ended when they start; but those behind it of the same start have not.
+        depth += empty[np.searchsorted(starts, starts, side="right")] - empty[:-1]
+    by_depth = _by_depth(depth)
+    above = np.searchsorted(depth[by_depth] * size + by_depth, (depth - 1) * size + place) - 1
+    parent = np.where(depth > 0, by_depth[above], NO_PARENT)
+    inner = np.flatnonzero(depth)
+    if (depth < 0).any() or (depth[parent[inner]] != depth[inner] - 1).any() or (ends > ends[parent])[inner].any():
+        return None
+    return parent.astype(np.int32), depth.astype(np.int32)
+
+
+def _stacked(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], *, clip: bool
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Parents and depths of any intervals, one by one."""
+    found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     stack: list[int] = []  # The intervals that are open, and when each ends.
     open_until: list[int] = []
     top_end = 0
-    for first in range(0, len(starts), _CHUNK):  # Python's integers take four times the room of an array's.
-        chunk = slice(first, first + _CHUNK)
+    for chunk in chunks(len(starts)):  # Python's integers take four times the room of an array's.
         around, level = list[int](), list[int]()
-        for index, (start, end) in enumerate(zip(starts[chunk].tolist(), ends[chunk].tolist(), strict=True), first):
+        rows = zip(starts[chunk].tolist(), ends[chunk].tolist(), strict=True)
+        for index, (start, end) in enumerate(rows, chunk.start):
             while stack and top_end <= start:
                 stack.pop()
                 open_until.pop()
@@ -68,23 +115,6 @@ def self_times(
     return result, outer
 
 
-def _nested(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
-    """Parents and depths where no interval outlasts its parent and all have some length, in arrays; else None.
-
-    Then all that have not ended when one starts are around it, and its parent is the last before it of one level less.
-    """
-    place = np.arange(len(starts))
-    depth = place - np.searchsorted(np.sort(ends), starts, side="right")
-    if (ends <= starts).any() or not len(starts):
-        return None
-    by_depth = _by_depth(depth)
-    above = np.searchsorted(depth[by_depth] * len(starts) + by_depth, (depth - 1) * len(starts) + place) - 1
-    parent = np.where(depth > 0, by_depth[above], NO_PARENT)
-    if (ends > ends[parent])[depth > 0].any():
-        return None
-    return parent.astype(np.int32), depth.astype(np.int32)
-
-
 def _by_depth(depth: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Rows level by level, in their order."""
     small = np.min_scalar_type(depth.max(initial=0))  # Of one or two bytes they take a tenth of the time to sort.
@@ -105,7 +135,7 @@ def own_pieces(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Own:
 
     One that outlasts its parent ends with it: profilers leave calls open whose end they have not seen.
     """
-    parent, depth = _nested(starts, ends) or tree(starts, ends, clip=True)
+    parent, depth = tree(starts, ends, clip=True)
     until, rows = ends.copy(), np.arange(len(starts), dtype=np.int64)
     for level in np.split(_by_depth(depth), np.cumsum(np.bincount(depth))[:-1])[1:]:
         until[level] = np.minimum(until[level], until[parent[level]])
