@@ -13,7 +13,7 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, cut_note, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank, cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace, classify
 from htareport.units import text
@@ -123,7 +123,7 @@ class Annotations(Analysis):
         del job
         places = {"host": frames["host"], "device": frames["device"]}
         every = pd.concat([f.assign(place=place) for place, f in places.items() if len(f)], ignore_index=True)
-        out: Frames = {"by_rank": worst_ranks(every, "sum"), "size": frames["size"]}
+        out: Frames = {"by_rank": every, "size": frames["size"]}
         for place, frame in places.items():
             pooled = kernel_stats.merged(frame, ["name"])
             extra = [c for c in ("own", "kernels", "device", "device_sum", "under") if c in frame.columns]
@@ -216,8 +216,6 @@ class Annotations(Analysis):
                 )
         for place in ("host", "device"):
             yield from cut_note(f"on the {place}", size[place], _MOST_NAMES, "of most time")
-        there = int(size["rank"].nunique())
-        yield from ranks_note("by rank", frames["by_rank"], there, "those with most annotated time")
 
 
 _REST = "others"

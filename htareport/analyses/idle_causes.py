@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, cut_note, worst_ranks
+from htareport.analyses.scale import by_rank, cut_note
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.trace.idle import Cause, attribute
@@ -125,7 +125,7 @@ class IdleCauses(Analysis):
         return {
             "causes": causes.astype({"meaning": object}),
             "names": names.assign(share=names["time"] / whole),
-            "ranks": worst_ranks(ranks[ranks["time"] > 0], "time"),
+            "ranks": ranks[ranks["time"] > 0],
             "size": frames["size"],
         }
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals, series
 from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
-from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
@@ -118,9 +117,8 @@ class QueueLength(Analysis):
         streams, points = frames["streams"], frames["points"]
         first = points[points["rank"] == points["rank"].min()]
         return {
-            "streams": worst_ranks(streams.sort_values(["rank", "max"], ascending=[True, False]), "full"),
+            "streams": streams.sort_values(["rank", "max"], ascending=[True, False]),
             "points": first.assign(ts=first["ts"] - job.zero_ns),
-            "size": pd.DataFrame([{"ranks": streams["rank"].nunique()}]),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
@@ -141,10 +139,6 @@ class QueueLength(Analysis):
             y_unit=Unit.COUNT,
             caption="Largest length within each point of the line; the streams with the longest queues.",
         )
-
-    def notes(self, frames: Frames) -> Iterator[str]:
-        there = int(frames["size"]["ranks"].iloc[0])
-        yield from ranks_note("by stream", frames["streams"], there, "those whose queues are full the longest")
 
     def detail(self, trace: RankTrace) -> pd.DataFrame:
         return queue_series(trace)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import every_nth, rank_heatmap, ranks_note, worst_ranks
+from htareport.analyses.scale import every_nth, rank_heatmap
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
@@ -130,7 +130,7 @@ class StepTime(Analysis):
             "summary": _summary(steps["slowest"].to_numpy()),
             "steps": steps,
             "ranks": ranks,
-            "per_step": worst_ranks(every, "time"),
+            "per_step": every,
             "waits": frames["waits"],
             "salvaged": pd.DataFrame({"rank": job.salvaged}),
         }
@@ -163,11 +163,6 @@ class StepTime(Analysis):
                 x_label="step",
                 caption="A bright row is a slow rank, a bright column a slow step.",
             )
-
-    def notes(self, frames: Frames) -> Iterator[str]:
-        yield from ranks_note(
-            "by rank and step", frames["per_step"], len(frames["ranks"]), "those with the longest steps"
-        )
 
 
 def _slowest_rank(frames: Frames) -> Iterator[Fact]:
