@@ -9,7 +9,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Job
 from htareport.errors import NothingToReadError, UsageError, printable, without_credentials
-from htareport.executors import NO_MEMORY, Files, give_back, over_ranks
+from htareport.executors import NO_MEMORY, Files, give_back, is_of_this_machine, over_ranks
 from htareport.locations import paths_of
 from htareport.overview import marked, verdict
 from htareport.packed import pack
@@ -30,6 +31,7 @@ from htareport.rules.looking import look
 from htareport.rules.telling import tell
 from htareport.summaries import (
     RankSummary,
+    Work,
     salvaged,
     section_of,
     sorted_summaries,
@@ -37,9 +39,9 @@ from htareport.summaries import (
     thinned,
     thinned_warnings,
 )
+from htareport.summary_cache import Place, look_up
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.job import Source
-from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
 from htareport.trace.secrets import HOSTS
 from htareport.trace.summary import (
@@ -157,29 +159,20 @@ def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     return Report.from_json(numbered(report.to_json().decode(), [each.host for each in facts if each.host]))
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is to be done with each rank."""
-
-    analyses: Sequence[Analysis]
-    rules: Sequence[Rule] = ()
-    window: Window = ALL
-    options: ReadOptions = DEFAULT_OPTIONS
-    version: str = __version__  # A worker elsewhere may have another.
-    ranks: int = 1  # Of the job, that share the room for rows.
-
-
 @pd.option_context(*_STRINGS)
 def summarize(rank: int, files: Files, work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     if work.version != __version__:
         return RankSummary(rank, load_error=f"its worker has htareport {__version__}, not {work.version}")
-    summary = _summary(rank, files, work)
+    place = Place.of(rank, files, work)
+    if place and (found := place.found()):
+        return found
+    summary = _summary(rank, files, work, place)
     give_back()  # The events are gone, and what comes next shall not add to where they were.
     return summary
 
 
-def _summary(rank: int, files: Files, work: Work) -> RankSummary:
+def _summary(rank: int, files: Files, work: Work, place: Place | None) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
         summary = RankSummary(rank, facts_of(trace))
@@ -199,12 +192,18 @@ def _summary(rank: int, files: Files, work: Work) -> RankSummary:
             summary.errors[analysis.name] = traceback.format_exc(limit=-3)
     if work.rules:
         summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
+    if place and not trace.loaded.is_transient:
+        place.keep(summary)
     return summary
 
 
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
-    found = over_ranks(summarize, trace.files, executor, _not_loaded, work)
+    known, left = list[RankSummary](), dict(trace.files)
+    if executor and is_of_this_machine(executor):  # Else whoever reads looks for itself.
+        known = [each for rank, files in trace.files.items() if (each := look_up(rank, files, work))]
+        left = {rank: files for rank, files in left.items() if rank not in {each.rank for each in known}}
+    found = chain(known, over_ranks(summarize, left, executor, _not_loaded, work))
     for done, summary in enumerate(found, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")

@@ -15,18 +15,34 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from htareport._version import __version__
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.analyses.scale import table_of
 from htareport.errors import printable
 from htareport.overview import marked
 from htareport.packed import Packed, join
 from htareport.report import Section, Status
+from htareport.rules.base import Rule
 from htareport.rules.looking import RankEvidence
+from htareport.trace import ALL, Window
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.summary import RankFacts
 
 MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows.
 _BY_STEP = {"per_step", "steps"}  # The frames that have them.
 _COMMON = ("devices", "steps", "all_steps", "software", "capture")  # Facts that ranks often have in common.
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with each rank."""
+
+    analyses: Sequence[Analysis]
+    rules: Sequence[Rule] = ()
+    window: Window = ALL
+    options: ReadOptions = DEFAULT_OPTIONS
+    version: str = __version__  # A worker elsewhere may have another.
+    ranks: int = 1  # Of the job, that share the room for rows.
 
 
 @dataclass

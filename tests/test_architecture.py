@@ -35,8 +35,10 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "comparison": MODEL - {"trace"},
     "rules": MODEL | {"analyses", "configurable", "packed"},  # Of analyses what they share: see below.
     "packed": {"algorithms", "report"},
+    "tagged": set(),
     "summaries": MODEL | {"analyses", "overview", "packed", "rules"},
-    "runner": MODEL | {"analyses", "executors", "overview", "packed", "rules", "summaries"},
+    "summary_cache": MODEL | {"analyses", "packed", "rules", "summaries", "tagged"},
+    "runner": MODEL | {"analyses", "executors", "overview", "packed", "rules", "summaries", "summary_cache"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": {"locations"},
     "clusters": {"errors", "executors"},
