@@ -21,10 +21,12 @@ from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Job
 from htareport.errors import NothingToReadError, UsageError, printable, without_credentials
 from htareport.executors import NO_MEMORY, Files, give_back, is_of_this_machine, over_ranks
+from htareport.fitting import RULES, fit
 from htareport.locations import paths_of
 from htareport.overview import marked, verdict
 from htareport.packed import pack
 from htareport.report import Report, Section
+from htareport.room import halved
 from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
 from htareport.rules.looking import look
@@ -32,6 +34,7 @@ from htareport.rules.telling import tell
 from htareport.summaries import (
     RankSummary,
     Work,
+    halved_notes,
     salvaged,
     section_of,
     sorted_summaries,
@@ -139,7 +142,10 @@ def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job)
     evidence = [summary.evidence for summary in summaries if summary.evidence]
     for summary in summaries:
         summary.evidence = None
-    return [marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))] if evidence else []
+    if not evidence:
+        return []
+    told = marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))
+    return [replace(told, notes=(*told.notes, *halved_notes(summaries, RULES)))]
 
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
@@ -181,20 +187,39 @@ def _summary(rank: int, files: Files, work: Work, place: Place | None) -> RankSu
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
     for analysis in work.analyses:
-        try:
-            lacking = analysis.requires - trace.capabilities
-            if lacking:
-                summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
-            frames = analysis.without(trace) if lacking else analysis.map(trace)
-            if frames:
-                summary.frames[analysis.name] = pack(thinned(summary, frames, work.ranks))
-        except Exception:  # noqa: BLE001  an analysis that fails costs only its section
-            summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+        _map(summary, trace, analysis, work.ranks)
     if work.rules:
         summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
+    _fit(summary, trace, work)
     if place and not trace.loaded.is_transient:
         place.keep(summary)
     return summary
+
+
+def _map(summary: RankSummary, trace: RankTrace, analysis: Analysis, ranks: int) -> None:
+    try:
+        lacking = analysis.requires - trace.capabilities
+        if lacking:
+            summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
+        frames = analysis.without(trace) if lacking else analysis.map(trace)
+        if frames:
+            summary.frames[analysis.name] = pack(thinned(summary, frames, ranks))
+    except Exception:  # noqa: BLE001  an analysis that fails costs only its section
+        summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+
+
+def _fit(summary: RankSummary, trace: RankTrace, work: Work) -> None:
+    """Ask those that send most for less, until all together is little enough."""
+    asked = {analysis.name: analysis for analysis in work.analyses}
+
+    def again(part: str, times: int) -> None:
+        with halved(times):
+            if part == RULES:
+                summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
+            else:
+                _map(summary, trace, asked[part], work.ranks)
+
+    fit(summary, again)
 
 
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:

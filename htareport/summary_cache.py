@@ -25,21 +25,13 @@ import pandas as pd
 import zstandard
 
 from htareport.analyses.base import Analysis
-from htareport.findings import Span
 from htareport.locations import is_remote, paths_of
-from htareport.packed import Packed
-from htareport.rules.base import Evidence, Rule
-from htareport.rules.looking import RankEvidence
-from htareport.rules.rank_moves import Moves, Pieces
-from htareport.summaries import RankSummary, Work
+from htareport.rules.base import Rule
+from htareport.summaries import CLASSES, RankSummary, Work
 from htareport.tagged import decode, encode
 from htareport.trace import cache as trace_cache
 from htareport.trace import cache_folder
-from htareport.trace.summary import RankFacts
 
-_CLASSES = {
-    each.__name__: each for each in (RankSummary, RankFacts, Packed, RankEvidence, Evidence, Span, Moves, Pieces)
-}
 _DIGEST = hashlib.sha256
 _PACKAGE = Path(__file__).parent
 
@@ -109,7 +101,7 @@ def look_up(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummar
 def _written(summary: RankSummary) -> bytes:
     if any(packed.odd for packed in summary.frames.values()):
         raise TypeError("a frame of other values than numbers and texts")
-    data = zstandard.compress(encode(summary, _CLASSES), 1)
+    data = zstandard.compress(encode(summary, CLASSES), 1)
     return _DIGEST(data).digest() + data
 
 
@@ -121,7 +113,7 @@ def _read(file: bytes) -> RankSummary:
     digest, data = file[: _DIGEST().digest_size], file[_DIGEST().digest_size :]
     if _DIGEST(data).digest() != digest:
         raise ValueError("it is damaged")
-    found = decode(zstandard.decompress(data), _CLASSES)
+    found = decode(zstandard.decompress(data), CLASSES)
     if not isinstance(found, RankSummary):
         raise TypeError("it is no summary")
     return found

@@ -15,6 +15,7 @@ from htareport.analyses.annotated import annotation_of, device_annotations, host
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.scale import by_rank, cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace, classify
 from htareport.units import text
 
@@ -116,7 +117,7 @@ class Annotations(Analysis):
         for name, frame in frames.items():
             frame["name"] = pd.Series(launched.texts(trace, frame["name"]), dtype=object, index=frame.index)
             frame["name"] = frame["name"].where(~frame["is_step"].astype(bool), _STEPS)
-            frames[name] = frame.drop(columns="is_step").head(_MOST_NAMES)
+            frames[name] = frame.drop(columns="is_step").head(at_most(_MOST_NAMES))
         return frames | {"size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:

@@ -16,6 +16,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.path_summary import BOUNDS, LABELS, Bound
 from htareport.analyses.scale import by_rank
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.units import counted, text
 
@@ -215,7 +216,7 @@ class CriticalPath(Analysis):
             "names": names[names["time"] > 0][:_ON_PATH],
             "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
             "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
-            "marks": path_summary.marks(edges, _MARKS),
+            "marks": path_summary.marks(edges, at_most(_MARKS)),
             "ranks": pd.DataFrame([rank]).astype({"step": object}),
         }
 

@@ -9,6 +9,7 @@ import pandas as pd
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.scale import by_rank, cut_note
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.trace.idle import Cause, attribute
 
@@ -104,7 +105,7 @@ class IdleCauses(Analysis):
         return {
             "ranks": sums.astype({"time": "int64", "within": "int64"}),
             "devices": there.assign(steps=len(trace.steps)),
-            "names": names.head(_MOST_NAMES),
+            "names": names.head(at_most(_MOST_NAMES)),
             "size": pd.DataFrame([{"names": len(names)}]),
         }
 

@@ -15,6 +15,7 @@ from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -99,7 +100,7 @@ class KernelBreakdown(Analysis):
 
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)
-        named = kernels.iloc[: kernel_stats.MOST_NAMES]
+        named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES)]
         return {
             "kernels": kernel_stats.lumped(kernels),
             "histogram": kernel_stats.histogram(trace, named),

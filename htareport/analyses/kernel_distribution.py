@@ -15,6 +15,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
 from htareport.analyses.scale import cut_note
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
@@ -93,10 +94,10 @@ class KernelDistribution(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)
         of_kind = kernels.groupby("kind", sort=False)
-        histogram = kernel_stats.histogram(trace, of_kind.head(max(_HISTOGRAMS, self.num_kernels)))
+        histogram = kernel_stats.histogram(trace, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels))))
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {
-            "kernels": of_kind.head(kernel_stats.MOST_NAMES)[_SENT],
+            "kernels": of_kind.head(at_most(kernel_stats.MOST_NAMES))[_SENT],
             "histogram": histogram[histogram["name"] != kernel_stats.REST],
             "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
             "names": pd.DataFrame([{"names": of_kind.size().max()}]),

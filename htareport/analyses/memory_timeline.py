@@ -12,6 +12,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.memory_rows import Series, outermost_operators, series_of
 from htareport.analyses.scale import MOST_BARS
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.trace.steps import OUTSIDE, step_of
 from htareport.units import text
@@ -269,7 +270,7 @@ def _composition(trace: RankTrace, each: Series, at: int) -> tuple[pd.DataFrame,
 def _points(each: Series, at: int) -> pd.DataFrame:
     """The lines of the picture, within the file that holds the peak."""
     inside = np.flatnonzero(each.within & (each.capture == each.capture[at]))
-    rows = inside[thinned(each.allocated[inside], _MOST_POINTS)]
+    rows = inside[thinned(each.allocated[inside], at_most(_MOST_POINTS))]
     parts = [pd.DataFrame({"ts": each.ts[rows], "bytes": each.allocated[rows], "what": "allocated"})]
     if each.reserved is not None:
         parts.append(pd.DataFrame({"ts": each.ts[rows], "bytes": each.reserved[rows], "what": "reserved"}))
