@@ -16,14 +16,14 @@ _MOST_HALVINGS = 12  # There is nothing left to halve then.
 _SHARED = 4_000  # Bytes from which on it matters that several send the same ones.
 
 
-def fit(summary: RankSummary, again: Callable[[str, int], None], most: int = MOST_BYTES) -> None:
+def fit(summary: RankSummary, again: Callable[[str, int], None]) -> None:
     """Make a summary small enough: `again` replaces a part of it by one with half of the rows, so many times.
 
     What parts have in common is sent once only if it stays the same, so that they are made again together.
     """
     for _ in range(_ROUNDS):
         sizes = _sizes(summary)
-        if (limit := _limit(sizes.values(), most)) is None:
+        if (limit := _limit(sizes.values(), MOST_BYTES)) is None:
             return
         for parts, size in sizes.items():
             if size <= limit:
