@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,27 +11,35 @@ from htareport.summaries import RankSummary, weight
 MOST_BYTES = 94_000  # Of a summary without what is known of its files, and what sending it takes.
 RULES = "rules"  # Beside the names of analyses.
 _ROUNDS = 6
-_MOST_HALVINGS = 12  # There is nothing left to halve then.
+_CLOSE = 0.95  # Not all of a part shrinks with its rows.
+_HARDLY = 0.95
+_LEAST = 1e-5  # Share of its rows: there is nothing left then.
 _SHARED = 4_000  # Bytes from which on it matters that several send the same ones.
 
 
-def fit(summary: RankSummary, again: Callable[[str, int], None]) -> None:
-    """Make a summary small enough: `again` replaces a part of it by one with half of the rows, so many times.
+def fit(summary: RankSummary, again: Callable[[str, float], None]) -> None:
+    """Make a summary small enough: `again` replaces a part of it by one with a share of the rows.
 
-    What parts have in common is sent once only if it stays the same, so that they are made again together.
+    What parts have in common is sent once only if it stays the same, so that they are made again together. A part that
+    hardly shrinks is left alone, and the others have to make up for it.
     """
+    asked = dict[tuple[str, ...], int]()  # Sizes before.
     for _ in range(_ROUNDS):
         sizes = _sizes(summary)
-        if (limit := _limit(sizes.values(), MOST_BYTES)) is None:
+        fixed = {parts for parts, size in asked.items() if sizes.get(parts, 0) > _HARDLY * size}
+        left = MOST_BYTES - sum(sizes[parts] for parts in fixed)
+        sizes = {parts: size for parts, size in sizes.items() if parts not in fixed}
+        if (limit := _limit(sizes.values(), left)) is None:
             return
         for parts, size in sizes.items():
             if size <= limit:
                 continue
-            done = max(summary.halved.get(part, 0) for part in parts)
-            times = min(_MOST_HALVINGS, done + max(1, math.ceil(math.log2(size / max(limit, 1)))))
-            for part in parts if times > done else ():
-                summary.halved[part] = times
-                again(part, times)
+            asked[parts] = size
+            before = min(summary.shares.get(part, 1.0) for part in parts)
+            share = max(_LEAST, before * _CLOSE * limit / size)
+            for part in parts if share < before else ():
+                summary.shares[part] = share
+                again(part, share)
 
 
 def _limit(sizes: Iterable[int], most: int) -> int | None:

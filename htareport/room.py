@@ -1,7 +1,7 @@
 """How many rows of a kind a rank may send: so many, and fewer where all that it sends would be too much.
 
 Whoever looks at a rank asks `at_most` for its limit. Where the summary of a rank comes out too large, the runner asks
-those that send most again, with half of the rows, or a quarter, and so on: see htareport.fitting.
+those that send most again, for a share of what they have: see htareport.fitting.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_halvings: ContextVar[int] = ContextVar("halvings", default=0)
+_share: ContextVar[float] = ContextVar("share", default=1.0)
 
 
-def at_most(rows: int) -> int:
-    """Return how many rows may be sent where there is room for so many; never none."""
-    return max(1, rows >> _halvings.get())
+def at_most(rows: int, there: int | None = None) -> int:
+    """Return how many rows may be sent, of so many that are there, where there is room for `rows`; never none."""
+    share = _share.get()
+    return rows if share == 1 else max(1, int((rows if there is None else min(rows, there)) * share))
 
 
 @contextmanager
-def halved(times: int) -> Iterator[None]:
-    """Give half of the room within it, so many times."""
-    token = _halvings.set(times)
+def room_for(share: float) -> Iterator[None]:
+    """Give room for a share of the rows within it."""
+    token = _share.set(share)
     try:
         yield
     finally:
-        _halvings.reset(token)
+        _share.reset(token)

@@ -26,7 +26,7 @@ from htareport.locations import paths_of
 from htareport.overview import marked, verdict
 from htareport.packed import pack
 from htareport.report import Report, Section
-from htareport.room import halved
+from htareport.room import room_for
 from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
 from htareport.rules.looking import look
@@ -34,7 +34,7 @@ from htareport.rules.telling import tell
 from htareport.summaries import (
     RankSummary,
     Work,
-    halved_notes,
+    room_notes,
     salvaged,
     section_of,
     sorted_summaries,
@@ -145,7 +145,7 @@ def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job)
     if not evidence:
         return []
     told = marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))
-    return [replace(told, notes=(*told.notes, *halved_notes(summaries, RULES)))]
+    return [replace(told, notes=(*told.notes, *room_notes(summaries, RULES)))]
 
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
@@ -212,8 +212,8 @@ def _fit(summary: RankSummary, trace: RankTrace, work: Work) -> None:
     """Ask those that send most for less, until all together is little enough."""
     asked = {analysis.name: analysis for analysis in work.analyses}
 
-    def again(part: str, times: int) -> None:
-        with halved(times):
+    def again(part: str, share: float) -> None:
+        with room_for(share):
             if part == RULES:
                 summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
             else:

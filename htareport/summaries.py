@@ -23,7 +23,7 @@ from htareport.errors import printable
 from htareport.findings import Span
 from htareport.overview import marked
 from htareport.packed import Packed, join
-from htareport.report import Section, Status
+from htareport.report import Section, Status, Unit
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.looking import RankEvidence
 from htareport.rules.rank_moves import PackedMoves
@@ -31,6 +31,7 @@ from htareport.tagged import encode
 from htareport.trace import ALL, Window
 from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.summary import RankFacts
+from htareport.units import text
 
 MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows,
 MOST_STEPS_OF_A_RANK = 1_500  # and on each.
@@ -61,7 +62,7 @@ class RankSummary:
     errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
     evidence: RankEvidence | None = None  # What rules found.
     load_error: str = ""
-    halved: dict[str, int] = field(default_factory=dict)  # Analysis, or rules: how often its room was halved.
+    shares: dict[str, float] = field(default_factory=dict)  # Analysis, or rules: of the rows that it would have.
 
 
 CLASSES: dict[str, type] = {  # All that summaries are made of.
@@ -151,7 +152,7 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
         if errors:
             notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
             problem = f"section {name}: {notes[-1]}"
-        notes += halved_notes(having, name)
+        notes += room_notes(having, name)
         if lacking:
             notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
         done = replace(
@@ -169,16 +170,16 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
     return marked(done, salvaged(having)), problem
 
 
-def halved_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
-    """Say it where ranks have fewer rows than others may have, since all together would be too much to send."""
-    cut = {each.rank: each.halved[name] for each in summaries if each.halved.get(name)}
+def room_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
+    """Say it where ranks have fewer rows than they would have, since all together would be too much to send."""
+    cut = {each.rank: each.shares[name] for each in summaries if name in each.shares}
     if not cut:
         return []
-    part = f"1/{2 ** max(cut.values()):,}"
+    part = text(min(cut.values()), Unit.RATIO)
     return [
         (
-            f"{_ranks(list(cut)).capitalize()} recorded so much that here is room for {part} of the usual number of "
-            "rows: the largest, or evenly chosen ones."
+            f"{_ranks(list(cut)).capitalize()} recorded so much that there is room for only some of the rows here "
+            f"({part} or more): the largest, or evenly chosen ones."
         )
     ]
 

@@ -14,20 +14,20 @@ from htareport import fitting, runner, summaries
 from htareport.analyses import discover
 from htareport.fitting import fit
 from htareport.packed import pack
-from htareport.room import at_most, halved
+from htareport.room import at_most, room_for
 from htareport.rules import discover as discover_rules
 from htareport.summaries import RankSummary, Work
 from htareport.trace import Trace
 
-LIMIT = 45_000
+LIMIT = 60_000
 STEPS, KERNELS = 30, 600
 WORK = Work(discover(), discover_rules())
 
 
-def test_room_is_halved_within_and_never_gone():
-    with halved(2):
-        assert [at_most(number) for number in (100, 7, 1)] == [25, 1, 1]
-    assert at_most(100) == 100
+def test_room_is_a_share_within_and_never_gone():
+    with room_for(0.25):
+        assert [at_most(100), at_most(100, 40), at_most(7), at_most(1), at_most(100, 0)] == [25, 10, 1, 1, 1]
+    assert at_most(100, 40) == 100
 
 
 def _numbers(rows: int, seed: int = 0) -> pd.DataFrame:
@@ -35,21 +35,21 @@ def _numbers(rows: int, seed: int = 0) -> pd.DataFrame:
 
 
 def test_the_largest_shrink_and_what_fits_stays(monkeypatch):
-    """Of 10, 1 and 1 thousand numbers the first come down to some three thousand bytes; nobody asks the others."""
+    """Of 10, 1 and 1 thousand numbers the first come down to some fourteen thousand bytes; nobody asks the others."""
     monkeypatch.setattr(fitting, "MOST_BYTES", 30_000)
     sizes = {"large": 10_000, "small": 1_000, "other": 1_001}
     summary = RankSummary(0, frames={name: pack({"x": _numbers(rows)}) for name, rows in sizes.items()})
     asked = []
 
-    def again(part: str, times: int) -> None:
-        asked.append((part, times))
-        summary.frames[part] = pack({"x": _numbers(sizes[part] >> times)})
+    def again(part: str, share: float) -> None:
+        asked.append(part)
+        summary.frames[part] = pack({"x": _numbers(int(sizes[part] * share))})
 
     fit(summary, again)
-    assert asked == [("large", 3)]
-    assert summary.halved == {"large": 3}
-    assert len(summary.frames["large"].frames()["x"]) == 1_250
-    assert len(pickle.dumps(summary)) < 30_000
+    assert asked == ["large"]
+    assert list(summary.shares) == ["large"]
+    assert summary.frames["small"].frames()["x"].equals(_numbers(1_000))
+    assert 25_000 < len(pickle.dumps(summary)) < 31_000
 
 
 def test_what_is_sent_once_for_several_stays_so(monkeypatch):
@@ -57,17 +57,17 @@ def test_what_is_sent_once_for_several_stays_so(monkeypatch):
     monkeypatch.setattr(fitting, "MOST_BYTES", 30_000)
     summary = RankSummary(0, frames={name: pack({name: _numbers(5_000)}) for name in "ab"})
 
-    def again(part: str, times: int) -> None:
-        summary.frames[part] = pack({part: _numbers(5_000 >> times)})
+    def again(part: str, share: float) -> None:
+        summary.frames[part] = pack({part: _numbers(int(5_000 * share))})
 
     fit(summary, again)
-    assert summary.halved == {"a": 1, "b": 1}
+    assert summary.shares["a"] == summary.shares["b"] > 0.6
 
 
 def test_what_cannot_shrink_is_asked_a_few_times_only(monkeypatch):
     monkeypatch.setattr(fitting, "MOST_BYTES", 1_000)
     summary, asked = RankSummary(0, frames={"a": pack({"x": _numbers(5_000)})}), []
-    fit(summary, lambda part, times: asked.append((part, times)))
+    fit(summary, lambda part, share: asked.append((part, share)))
     assert len(asked) <= 6
     assert len(summary.frames["a"].frames()["x"]) == 5_000
 
@@ -102,20 +102,22 @@ def test_a_rank_that_ran_very_many_things_sends_little_of_them(many, monkeypatch
     """Sums are still of everything, and what lacks rows says so."""
     monkeypatch.setattr(fitting, "MOST_BYTES", 10**9)
     whole = _summary(many)
-    assert len(pickle.dumps(whole)) > 2 * LIMIT
-    assert not whole.halved
+    assert len(pickle.dumps(whole)) > 1.5 * LIMIT
+    assert not whole.shares
     monkeypatch.setattr(fitting, "MOST_BYTES", LIMIT)
     less = _summary(many)
     assert len(pickle.dumps(less)) < 1.05 * LIMIT + len(pickle.dumps(less.facts))
     for one, frame in ((one, one.frames["kernel_breakdown"].frames()["kernels"]) for one in (whole, less)):
-        assert frame["count"].sum() == 2 * KERNELS, one.halved
+        assert frame["count"].sum() == 2 * KERNELS, one.shares
     sums = [one.frames["kernel_breakdown"].frames()["kernels"]["sum"].sum() for one in (whole, less)]
     assert sums[0] == sums[1]
     counts = [one.frames["collectives"].frames()["kinds"]["calls"].sum() for one in (whole, less)]
     assert counts == [KERNELS] * 2
     report = runner.combined(Trace.open(many), WORK, [less])
-    said = {section.name for section in report.sections for note in section.notes if "here is room for 1/" in note}
-    assert {"step_work", "kernel_breakdown"} <= said <= {*less.halved, "findings"}
+    said = {
+        section.name for section in report.sections for note in section.notes if "there is room for only some" in note
+    }
+    assert {"step_work", "kernel_breakdown"} <= said <= {*less.shares, "findings"}
 
 
 def test_of_very_many_steps_rows_are_few_and_statistics_are_of_all(tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ class Annotations(Analysis):
         for name, frame in frames.items():
             frame["name"] = pd.Series(launched.texts(trace, frame["name"]), dtype=object, index=frame.index)
             frame["name"] = frame["name"].where(~frame["is_step"].astype(bool), _STEPS)
-            frames[name] = frame.drop(columns="is_step").head(at_most(_MOST_NAMES))
+            frames[name] = frame.drop(columns="is_step").head(at_most(_MOST_NAMES, len(frame)))
         return frames | {"size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:

@@ -125,9 +125,9 @@ class ComputeEfficiency(Analysis):
             )
         )
         return {
-            "operators": operators.head(at_most(_MOST_ROWS)),
+            "operators": operators.head(at_most(_MOST_ROWS, len(operators))),
             "ranks": ranks,
-            "steps": steps.head(at_most(_MOST_ROWS)),
+            "steps": steps.head(at_most(_MOST_ROWS, len(steps))),
             "size": pd.DataFrame([{"operators": len(operators), "steps": len(steps)}]),
         }
 

@@ -216,7 +216,7 @@ class CriticalPath(Analysis):
             "names": names[names["time"] > 0][:_ON_PATH],
             "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
             "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
-            "marks": path_summary.marks(edges, at_most(_MARKS)),
+            "marks": path_summary.marks(edges, at_most(_MARKS, len(edges))),
             "ranks": pd.DataFrame([rank]).astype({"step": object}),
         }
 

@@ -115,8 +115,8 @@ class CuptiCounters(Analysis):
             {"counter": values.columns, "kernels": values.count(), "sum": values.sum(), "max": values.max()}
         )
         return {
-            "operators": by_top.nlargest(at_most(_MOST_ROWS), "flops"),
-            "kernels": by_kernel.nlargest(at_most(_MOST_ROWS), "flops"),
+            "operators": by_top.nlargest(at_most(_MOST_ROWS, len(by_top)), "flops"),
+            "kernels": by_kernel.nlargest(at_most(_MOST_ROWS, len(by_kernel)), "flops"),
             "counters": counters.reset_index(drop=True).astype({"sum": "float64", "max": "float64"}),
             "size": pd.DataFrame([size]),
         }

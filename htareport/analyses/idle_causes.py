@@ -105,7 +105,7 @@ class IdleCauses(Analysis):
         return {
             "ranks": sums.astype({"time": "int64", "within": "int64"}),
             "devices": there.assign(steps=len(trace.steps)),
-            "names": names.head(at_most(_MOST_NAMES)),
+            "names": names.head(at_most(_MOST_NAMES, len(names))),
             "size": pd.DataFrame([{"names": len(names)}]),
         }
 

@@ -100,7 +100,7 @@ class KernelBreakdown(Analysis):
 
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)
-        named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES)]
+        named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES, len(kernels))]
         return {
             "kernels": kernel_stats.lumped(kernels),
             "histogram": kernel_stats.histogram(trace, named),

@@ -94,10 +94,12 @@ class KernelDistribution(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)
         of_kind = kernels.groupby("kind", sort=False)
-        histogram = kernel_stats.histogram(trace, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels))))
+        histogram = kernel_stats.histogram(
+            trace, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels), len(kernels)))
+        )
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {
-            "kernels": of_kind.head(at_most(kernel_stats.MOST_NAMES))[_SENT],
+            "kernels": of_kind.head(at_most(kernel_stats.MOST_NAMES, len(kernels)))[_SENT],
             "histogram": histogram[histogram["name"] != kernel_stats.REST],
             "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
             "names": pd.DataFrame([{"names": of_kind.size().max()}]),

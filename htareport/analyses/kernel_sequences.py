@@ -129,7 +129,7 @@ class KernelSequences(Analysis):
         most = at_most(_MOST["operators"]) + 1  # One more than is sent, to know whether there are more.
         found = {"operators": under_operators(trace, self.shortest, self.longest, most)}
         found["streams"] = self._on_streams(trace)
-        rows = {name: frame.head(at_most(_MOST[name])) for name, frame in found.items()}
+        rows = {name: frame.head(at_most(_MOST[name], len(frame))) for name, frame in found.items()}
         size = {name: len(frame) for name, frame in found.items()}
         return rows | {
             "names": launched.names_frame(trace, [text for frame in rows.values() for text in frame["sequence"]]),

@@ -267,4 +267,4 @@ def _largest(frame: pd.DataFrame, table: str) -> pd.DataFrame:
     """The rows of most time that a table holds; ties in order of the text columns."""
     texts = [name for name in ("operator", "kernel", "shapes", "sequence", "number") if name in frame.columns]
     ordered = frame.sort_values([_BY[table], *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
-    return ordered.head(at_most(_MOST[table]))
+    return ordered.head(at_most(_MOST[table], len(ordered)))

@@ -110,7 +110,7 @@ class Operators(Analysis):
             "steps": len(trace.steps),
             "gpu": Capability.GPU in trace.capabilities,
         }
-        return {"operators": table.head(at_most(_MOST_NAMES)), "size": pd.DataFrame([size])}
+        return {"operators": table.head(at_most(_MOST_NAMES, len(table))), "size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job

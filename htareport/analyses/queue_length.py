@@ -212,7 +212,7 @@ def without_pauses(stamps: NDArray[Any], captures: NDArray[Any]) -> NDArray[Any]
 def _thinned(lane: Lane) -> pd.DataFrame:
     """The largest length within each of at most so many stretches of equal numbers of points."""
     count = len(lane.stamps)
-    firsts = np.unique(np.arange(count) * min(count, at_most(_MOST_POINTS)) // count, return_index=True)[1]
+    firsts = np.unique(np.arange(count) * min(count, at_most(_MOST_POINTS, count)) // count, return_index=True)[1]
     largest = np.array([first + lane.length[first:stop].argmax() for first, stop in pairwise([*firsts, count])])
     return pd.DataFrame(
         {

@@ -186,7 +186,7 @@ def _kernels(trace: RankTrace, wanted: np.ndarray) -> pd.DataFrame:
 def _lumped(kernels: pd.DataFrame) -> pd.DataFrame:
     """The rows of largest time, and the rest of each kind as one row."""
     kernels = kernels.sort_values(["time", *_KERNEL], ascending=[False, True, True, True, True], ignore_index=True)
-    small = (kernels["kernel"] == REST) | ((kernels["kernel"] != REST).cumsum() > at_most(_MOST_ROWS))
+    small = (kernels["kernel"] == REST) | ((kernels["kernel"] != REST).cumsum() > at_most(_MOST_ROWS, len(kernels)))
     rest = kernels[small].assign(path="", shapes="", kernel=REST)
     return concat([kernels[~small], rest.groupby(_KERNEL)[["count", "time"]].sum().reset_index()])
 

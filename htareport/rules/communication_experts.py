@@ -88,7 +88,7 @@ class UnevenExchange(Rule):
         rows = rows[rows.groupby(_GROUP).cumcount().to_numpy() < at_most(_MOST_CALLS)]
         counts = rows.groupby(_GROUP)["dur"].transform("size")
         first = np.lexsort((np.arange(len(rows)), rows.groupby(_GROUP).ngroup().to_numpy(), -counts.to_numpy()))
-        rows = rows.iloc[np.sort(first[: at_most(_MOST_CALLS_IN_ALL)])]
+        rows = rows.iloc[np.sort(first[: at_most(_MOST_CALLS_IN_ALL, len(rows))])]
         sizes = pack({"exchanges": rows[[*_GROUP, "sent", "received", "dur"]].astype({"group_size": "int64"})})
         calls = calls_of(rank)
         waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank)
