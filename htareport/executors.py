@@ -45,6 +45,11 @@ def make_executor(jobs: int) -> Executor | None:
     return None if jobs <= 1 else _Pool(jobs)
 
 
+def is_of_this_machine(executor: Executor) -> bool:
+    """Whether its workers are processes that this one starts, once there is something to do."""
+    return isinstance(executor, _Pool)
+
+
 def _isolated(task: Callable[..., Result], *arguments: Any) -> Future[Result]:
     """Run one task in a process of its own, to its end."""
     with _Pool(1) as pool:

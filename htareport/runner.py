@@ -9,7 +9,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,17 +20,21 @@ from htareport._version import __version__
 from htareport.analyses import discover
 from htareport.analyses.base import Analysis, Job
 from htareport.errors import NothingToReadError, UsageError, printable, without_credentials
-from htareport.executors import NO_MEMORY, Files, give_back, over_ranks
+from htareport.executors import NO_MEMORY, Files, give_back, is_of_this_machine, over_ranks
+from htareport.fitting import RULES, fit
 from htareport.locations import paths_of
 from htareport.overview import marked, verdict
 from htareport.packed import pack
 from htareport.report import Report, Section
+from htareport.room import room_for
 from htareport.rules import discover as discover_rules
 from htareport.rules.base import Rule
 from htareport.rules.looking import look
 from htareport.rules.telling import tell
 from htareport.summaries import (
     RankSummary,
+    Work,
+    room_notes,
     salvaged,
     section_of,
     sorted_summaries,
@@ -37,9 +42,9 @@ from htareport.summaries import (
     thinned,
     thinned_warnings,
 )
+from htareport.summary_cache import Place, look_up
 from htareport.trace import ALL, Capability, RankTrace, Trace, Window
 from htareport.trace.job import Source
-from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.redact import numbered
 from htareport.trace.secrets import HOSTS
 from htareport.trace.summary import (
@@ -137,7 +142,10 @@ def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job)
     evidence = [summary.evidence for summary in summaries if summary.evidence]
     for summary in summaries:
         summary.evidence = None
-    return [marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))] if evidence else []
+    if not evidence:
+        return []
+    told = marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))
+    return [replace(told, notes=(*told.notes, *room_notes(summaries, RULES)))]
 
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
@@ -157,29 +165,20 @@ def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     return Report.from_json(numbered(report.to_json().decode(), [each.host for each in facts if each.host]))
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is to be done with each rank."""
-
-    analyses: Sequence[Analysis]
-    rules: Sequence[Rule] = ()
-    window: Window = ALL
-    options: ReadOptions = DEFAULT_OPTIONS
-    version: str = __version__  # A worker elsewhere may have another.
-    ranks: int = 1  # Of the job, that share the room for rows.
-
-
 @pd.option_context(*_STRINGS)
 def summarize(rank: int, files: Files, work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     if work.version != __version__:
         return RankSummary(rank, load_error=f"its worker has htareport {__version__}, not {work.version}")
-    summary = _summary(rank, files, work)
+    place = Place.of(rank, files, work)
+    if place and (found := place.found()):
+        return found
+    summary = _summary(rank, files, work, place)
     give_back()  # The events are gone, and what comes next shall not add to where they were.
     return summary
 
 
-def _summary(rank: int, files: Files, work: Work) -> RankSummary:
+def _summary(rank: int, files: Files, work: Work, place: Place | None) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
         give_back()
@@ -189,23 +188,48 @@ def _summary(rank: int, files: Files, work: Work) -> RankSummary:
     except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
     for analysis in work.analyses:
-        try:
-            lacking = analysis.requires - trace.capabilities
-            if lacking:
-                summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
-            frames = analysis.without(trace) if lacking else analysis.map(trace)
-            if frames:
-                summary.frames[analysis.name] = pack(thinned(summary, frames, work.ranks))
-        except Exception:  # noqa: BLE001  an analysis that fails costs only its section
-            summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+        _map(summary, trace, analysis, work.ranks)
     if work.rules:
         summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
+    _fit(summary, trace, work)
+    if place and not trace.loaded.is_transient:
+        place.keep(summary)
     return summary
+
+
+def _map(summary: RankSummary, trace: RankTrace, analysis: Analysis, ranks: int) -> None:
+    try:
+        lacking = analysis.requires - trace.capabilities
+        if lacking:
+            summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
+        frames = analysis.without(trace) if lacking else analysis.map(trace)
+        if frames:
+            summary.frames[analysis.name] = pack(thinned(summary, frames, ranks))
+    except Exception:  # noqa: BLE001  an analysis that fails costs only its section
+        summary.errors[analysis.name] = traceback.format_exc(limit=-3)
+
+
+def _fit(summary: RankSummary, trace: RankTrace, work: Work) -> None:
+    """Ask those that send most for less, until all together is little enough."""
+    asked = {analysis.name: analysis for analysis in work.analyses}
+
+    def again(part: str, share: float) -> None:
+        with room_for(share):
+            if part == RULES:
+                summary.evidence = look(trace, work.rules, stride(len(trace.steps), work.ranks))
+            else:
+                _map(summary, trace, asked[part], work.ranks)
+
+    fit(summary, again)
 
 
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
-    found = over_ranks(summarize, trace.files, executor, _not_loaded, work)
+    known, left = list[RankSummary](), dict(trace.files)
+    if executor and is_of_this_machine(executor):  # Else whoever reads looks for itself.
+        known = [each for rank, files in trace.files.items() if (each := look_up(rank, files, work))]
+        left = {rank: files for rank, files in left.items() if rank not in {each.rank for each in known}}
+    found = chain(known, over_ranks(summarize, left, executor, _not_loaded, work))
     for done, summary in enumerate(found, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")

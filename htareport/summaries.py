@@ -15,18 +15,40 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from htareport._version import __version__
+from htareport.algorithms.integers import Numbers
 from htareport.analyses.base import Analysis, Frames, Job
 from htareport.analyses.scale import table_of
 from htareport.errors import printable
+from htareport.findings import Span
 from htareport.overview import marked
 from htareport.packed import Packed, join
-from htareport.report import Section, Status
+from htareport.report import Section, Status, Unit
+from htareport.rules.base import Evidence, Rule
 from htareport.rules.looking import RankEvidence
+from htareport.rules.rank_moves import PackedMoves
+from htareport.tagged import encode
+from htareport.trace import ALL, Window
+from htareport.trace.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.trace.summary import RankFacts
+from htareport.units import text
 
-MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows.
+MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows,
+MOST_STEPS_OF_A_RANK = 1_500  # and on each.
 _BY_STEP = {"per_step", "steps"}  # The frames that have them.
 _COMMON = ("devices", "steps", "all_steps", "software", "capture")  # Facts that ranks often have in common.
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with each rank."""
+
+    analyses: Sequence[Analysis]
+    rules: Sequence[Rule] = ()
+    window: Window = ALL
+    options: ReadOptions = DEFAULT_OPTIONS
+    version: str = __version__  # A worker elsewhere may have another.
+    ranks: int = 1  # Of the job, that share the room for rows.
 
 
 @dataclass
@@ -40,6 +62,20 @@ class RankSummary:
     errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
     evidence: RankEvidence | None = None  # What rules found.
     load_error: str = ""
+    shares: dict[str, float] = field(default_factory=dict)  # Analysis, or rules: of the rows that it would have.
+
+
+CLASSES: dict[str, type] = {  # All that summaries are made of.
+    each.__name__: each for each in (RankSummary, RankFacts, Numbers, Packed, RankEvidence, Evidence, Span, PackedMoves)
+}
+
+
+def weight(parts: Iterable[Any]) -> int:
+    """Bytes that parts of a summary take together; those of other classes count nothing."""
+    try:
+        return len(encode(list(parts), CLASSES))
+    except TypeError:
+        return 0
 
 
 def sorted_summaries(found: Iterable[RankSummary]) -> list[RankSummary]:
@@ -62,7 +98,10 @@ def sorted_summaries(found: Iterable[RankSummary]) -> list[RankSummary]:
 
 
 def thinned(summary: RankSummary, frames: Frames, ranks: int) -> Frames:
-    """Return a rank's frames with rows for so many steps as there is room for in a job of so many ranks."""
+    """Return a rank's frames with rows for so many steps as there is room for in a job of so many ranks.
+
+    These are the same for all that a rank sends, and for all ranks with as many steps, since they are compared.
+    """
     every = stride(len(summary.facts.steps), ranks) if summary.facts else 1
     return (
         frames
@@ -81,7 +120,7 @@ def _of_every(every: int, frame: pd.DataFrame) -> pd.DataFrame:
 def stride(steps: int, ranks: int) -> int:
     """Return every how many steps a rank has rows: a power of two, so that all ranks have the same ones."""
     every = 1
-    while steps > max(1, MOST_STEPS // max(ranks, 1)) * every:
+    while steps > max(1, min(MOST_STEPS_OF_A_RANK, MOST_STEPS // max(ranks, 1))) * every:
         every *= 2
     return every
 
@@ -90,10 +129,8 @@ def thinned_warnings(facts: Sequence[RankFacts], ranks: int) -> Iterator[str]:
     """Say it where what is told per step is told of some steps only."""
     most = max((len(each.steps) for each in facts), default=0)
     if (every := stride(most, ranks)) > 1:
-        yield (
-            f"{ranks:,} ranks with up to {most:,} steps each: step times and their parts are told of one step in "
-            f"{every}"
-        )
+        there = f"{ranks:,} ranks with up to {most:,} steps each" if ranks > 1 else f"{most:,} steps"
+        yield f"{there}: step times and their parts are told of one step in {every}"
 
 
 def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
@@ -115,6 +152,7 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
         if errors:
             notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
             problem = f"section {name}: {notes[-1]}"
+        notes += room_notes(having, name)
         if lacking:
             notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
         done = replace(
@@ -130,6 +168,20 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))
     return marked(done, salvaged(having)), problem
+
+
+def room_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
+    """Say it where ranks have fewer rows than they would have, since all together would be too much to send."""
+    cut = {each.rank: each.shares[name] for each in summaries if name in each.shares}
+    if not cut:
+        return []
+    part = text(min(cut.values()), Unit.RATIO)
+    return [
+        (
+            f"{_ranks(list(cut)).capitalize()} recorded so much that there is room for only some of the rows here "
+            f"({part} or more): the largest, or evenly chosen ones."
+        )
+    ]
 
 
 def salvaged(summaries: Sequence[RankSummary]) -> list[int]:

@@ -29,14 +29,19 @@ MAY_IMPORT = {  # Each may import itself and the version.
     "trace": {"algorithms", "errors", "locations", "report", "units"},  # Words of warnings.
     "units": {"report"},
     "configurable": {"errors"},
-    "analyses": MODEL | {"configurable"},
+    "room": set(),
+    "analyses": MODEL | {"configurable", "room"},
     "augment": MODEL | {"analyses"},
     "overview": MODEL,
     "comparison": MODEL - {"trace"},
-    "rules": MODEL | {"analyses", "configurable", "packed"},  # Of analyses what they share: see below.
+    "rules": MODEL | {"analyses", "configurable", "packed", "room"},  # Of analyses what they share: see below.
     "packed": {"algorithms", "report"},
-    "summaries": MODEL | {"analyses", "overview", "packed", "rules"},
-    "runner": MODEL | {"analyses", "executors", "overview", "packed", "rules", "summaries"},
+    "tagged": set(),
+    "summaries": MODEL | {"analyses", "overview", "packed", "rules", "tagged"},
+    "fitting": {"packed", "summaries"},
+    "summary_cache": MODEL | {"analyses", "packed", "rules", "summaries", "tagged"},
+    "runner": MODEL
+    | {"analyses", "executors", "fitting", "overview", "packed", "room", "rules", "summaries", "summary_cache"},
     "render": MODEL - {"trace"} | {"codec"},
     "executors": {"locations"},
     "clusters": {"errors", "executors"},

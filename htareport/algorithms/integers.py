@@ -6,7 +6,10 @@ what is left compresses better.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +41,30 @@ class Integers(NamedTuple):
         made = np.empty(self.size, np.int64)
         made[0], made[1:] = self.first, values
         return np.cumsum(made)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Integers that one goes through, as few bytes: those that go up evenly take next to none."""
+
+    size: int
+    low: int
+    width: int
+    first: int | None
+    packed: bytes
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Self:
+        """Keep integers."""
+        made = coded(values)
+        return cls(made.size, made.low, made.width, made.first, zlib.compress(made.data, 6))
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        data = zlib.decompress(self.packed)
+        yield from Integers(self.size, self.low, self.width, data, self.first).values().tolist()
 
 
 def coded(values: NDArray[Any]) -> Integers:

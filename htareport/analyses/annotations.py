@@ -13,8 +13,9 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import kernel_stats, launched
 from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, cut_note, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank, cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace, classify
 from htareport.units import text
 
@@ -116,14 +117,14 @@ class Annotations(Analysis):
         for name, frame in frames.items():
             frame["name"] = pd.Series(launched.texts(trace, frame["name"]), dtype=object, index=frame.index)
             frame["name"] = frame["name"].where(~frame["is_step"].astype(bool), _STEPS)
-            frames[name] = frame.drop(columns="is_step").head(_MOST_NAMES)
+            frames[name] = frame.drop(columns="is_step").head(at_most(_MOST_NAMES, len(frame)))
         return frames | {"size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
         places = {"host": frames["host"], "device": frames["device"]}
         every = pd.concat([f.assign(place=place) for place, f in places.items() if len(f)], ignore_index=True)
-        out: Frames = {"by_rank": worst_ranks(every, "sum"), "size": frames["size"]}
+        out: Frames = {"by_rank": every, "size": frames["size"]}
         for place, frame in places.items():
             pooled = kernel_stats.merged(frame, ["name"])
             extra = [c for c in ("own", "kernels", "device", "device_sum", "under") if c in frame.columns]
@@ -216,8 +217,6 @@ class Annotations(Analysis):
                 )
         for place in ("host", "device"):
             yield from cut_note(f"on the {place}", size[place], _MOST_NAMES, "of most time")
-        there = int(size["rank"].nunique())
-        yield from ranks_note("by rank", frames["by_rank"], there, "those with most annotated time")
 
 
 _REST = "others"

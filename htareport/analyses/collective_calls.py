@@ -12,6 +12,7 @@ from htareport.algorithms.collectives import Clocks, Matched, agree, align, matc
 from htareport.analyses.base import Frames
 from htareport.analyses.collective_names import labels_of
 from htareport.report import Unit
+from htareport.room import at_most
 from htareport.trace import RankTrace
 from htareport.trace.kept import kept
 from htareport.trace.metadata import world_size_of
@@ -33,14 +34,19 @@ APART = "whose ends lie apart, so that they hardly belong together"
 NOT_SENT = "beyond those that were compared, evenly chosen"
 
 
-@kept
 def call_frames(trace: RankTrace) -> Frames:
     """A rank's collectives, evenly chosen where they are very many.
 
     `calls`: kind (row of `kinds`), start, dur (ns), bytes (-1 unknown), step (-1 outside), ordinal (place within the
     kind and step, or by sequence number), count (of the kind in the step, 0 with sequence numbers). `kinds`: what tells
-    one collective from another, and calls (of this kind). `set_aside`: reason, count.
+    one collective from another, and calls (of this kind); those without any chosen call are one for each collective and
+    process group. `set_aside`: reason, count.
     """
+    return _call_frames(trace, at_most(_MOST_CALLS))
+
+
+@kept
+def _call_frames(trace: RankTrace, most: int) -> Frames:
     labels = labels_of(trace)
     is_direct = goes_to_one(labels)
     labels = labels[~is_direct]
@@ -62,9 +68,10 @@ def call_frames(trace: RankTrace) -> Frames:
     calls["count"] = calls["count"].where(~frame["has_seq"], 0)
     kinds = frame.assign(kind=kind).drop_duplicates("kind").drop(columns="kind").reset_index(drop=True)
     kinds["calls"] = np.bincount(kind, minlength=len(kinds)).astype(np.int64)
-    chosen = calls[_chosen(calls, frame["has_seq"], trace)]
+    chosen = calls[_chosen(calls, frame["has_seq"], trace, most)]
     set_aside = {POINT_TO_POINT: int(is_direct.sum()), NOT_SENT: len(calls) - len(chosen)}
     small = {"kind": "int32", "step": "int32", "count": "int32"}
+    chosen, kinds = _used(chosen, kinds)
     return {
         "calls": chosen.astype(small).reset_index(drop=True),
         "kinds": kinds,
@@ -75,6 +82,21 @@ def call_frames(trace: RankTrace) -> Frames:
 def goes_to_one(labels: pd.DataFrame) -> pd.Series[bool]:
     """Which communication kernels (rows of `labels_of`) send from one rank to another."""
     return labels["group"].ne("") & labels["collective"].str.startswith(_POINT_TO_POINT)
+
+
+def _used(chosen: pd.DataFrame, kinds: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Calls and their kinds; those of other kinds are only counted, by collective and process group."""
+    used = np.zeros(len(kinds), np.bool_)
+    used[chosen["kind"].to_numpy()] = True
+    if used.all():
+        return chosen, kinds
+    rest = kinds[~used].assign(group="", members="", size=-1, lane=-1, capture=-1, has_seq=False)
+    sums = rest.groupby(["collective", "process_group"], sort=False)
+    rest = rest.drop_duplicates(["collective", "process_group"]).assign(
+        group_size=sums["group_size"].max().to_numpy(), calls=sums["calls"].sum().to_numpy()
+    )
+    place = np.cumsum(used) - 1
+    return chosen.assign(kind=place[chosen["kind"]]), pd.concat([kinds[used], rest], ignore_index=True)
 
 
 def _places(events: pd.DataFrame, *columns: str) -> Any:
@@ -89,10 +111,10 @@ def _by_type(lane: tuple[Any, ...]) -> list[tuple[bool, Any]]:
     return [(isinstance(part, str), part) for part in lane]
 
 
-def _chosen(calls: pd.DataFrame, has_seq: pd.Series, trace: RankTrace) -> Any:
+def _chosen(calls: pd.DataFrame, has_seq: pd.Series, trace: RankTrace, most: int) -> Any:
     """Which calls to compare: the same ones on every rank, whatever else it records."""
     ranks = world_size_of(trace.captures[0].meta) or 1
-    most = max(1, min(_MOST_CALLS, _MOST_CALLS_IN_ALL // max(ranks, 1)))
+    most = max(1, min(most, _MOST_CALLS_IN_ALL // max(ranks, 1)))
     stride = 1
     while len(calls) > most * stride:
         stride *= 2

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from htareport.room import at_most
 from htareport.trace import RankTrace
 from htareport.trace.kept import kept
 from htareport.trace.metadata import described
 
 OTHER = "other communication"
+OTHER_GROUPS = "(other process groups)"
+_MOST_GROUPS = 256  # Of a rank, by name.
 _BYTES = {  # Of an element, by the names that PyTorch and NCCL give its type.
     "byte": 1,
     "char": 1,
@@ -47,15 +51,20 @@ _WORDS = {
 }
 
 
-@kept
 def labels_of(trace: RankTrace) -> pd.DataFrame:
     """What is known of each communication kernel, by row of `device_events`.
 
     Columns: collective, process_group (its description, else its name), bytes (nan unknown), then as the arguments have
     them group, members (its ranks as text), dtype (in small letters), all empty without arguments, group_size,
     elements (the larger of sent and received), sent, received, seq (-1 unknown), and of what goes from one rank to
-    another sender and receiver (-1 unknown, or the rank itself).
+    another sender and receiver (-1 unknown, or the rank itself). Of very many process groups those of little time are
+    one.
     """
+    return _labels_of(trace, at_most(_MOST_GROUPS))
+
+
+@kept
+def _labels_of(trace: RankTrace, most_groups: int) -> pd.DataFrame:
     events = trace.device_events
     comm = events[events["kind"] == "comm"]
     arguments = trace.collectives
@@ -75,6 +84,7 @@ def labels_of(trace: RankTrace) -> pd.DataFrame:
     collective = np.where(text["collective"] == "", names, [_spelled(each) for each in text["collective"]])
     is_described = np.array([described(each) for each in text["group_description"]], np.bool_)
     process_group = np.where(is_described, text["group_description"], text["group"])
+    process_group = _largest(process_group, comm["dur"].to_numpy(), most_groups)
     elements = number["in_nelems"].where(number["in_nelems"] > number["out_nelems"], number["out_nelems"])
     dtype = pd.Series([each.lower() for each in text["dtype"]], comm.index, dtype=object)
     width = dtype.map(_BYTES).astype("float64")
@@ -102,6 +112,17 @@ def shown_names(frame: pd.DataFrame) -> pd.Series[Any]:
     """Names for a chart: the collective, and its process group where that is known."""
     named: pd.Series[Any] = frame["collective"] + frame["process_group"].map(lambda text: f" · {text}" if text else "")
     return named
+
+
+def _largest(groups: NDArray[Any], durations: NDArray[np.int64], most: int) -> NDArray[Any]:
+    """The names of process groups, but for those of most time all of them the same."""
+    names, codes = np.unique(groups.astype(object), return_inverse=True)
+    if len(names) <= most:
+        return groups
+    kept_ones = np.argsort(-np.bincount(codes, durations.astype(np.float64)), kind="stable")[:most]
+    names[np.setdiff1d(np.arange(len(names)), kept_ones)] = OTHER_GROUPS
+    found: NDArray[Any] = names[codes]
+    return found
 
 
 def _collective_of(kernel: str) -> str:

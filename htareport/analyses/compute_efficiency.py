@@ -12,6 +12,7 @@ from htareport.analyses.modelled import NONE, Modelled, limits_of, model_of, mod
 from htareport.analyses.scale import cut_note
 from htareport.devices import Precision
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, concat, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.trace.steps import OUTSIDE
 
@@ -124,9 +125,9 @@ class ComputeEfficiency(Analysis):
             )
         )
         return {
-            "operators": operators.head(_MOST_ROWS),
+            "operators": operators.head(at_most(_MOST_ROWS, len(operators))),
             "ranks": ranks,
-            "steps": steps.head(_MOST_ROWS),
+            "steps": steps.head(at_most(_MOST_ROWS, len(steps))),
             "size": pd.DataFrame([{"operators": len(operators), "steps": len(steps)}]),
         }
 

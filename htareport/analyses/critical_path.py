@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated
 
 import pandas as pd
@@ -13,8 +14,9 @@ from htareport.analyses.activity import Activity, Span
 from htareport.analyses.activity_graph import ActivityGraph, Rules, activity_graph
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.path_summary import BOUNDS, LABELS, Bound
-from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.units import counted, text
 
@@ -80,6 +82,7 @@ class CriticalPath(Analysis):
     group = Group.TIME
     order = 30
     requires = frozenset({Capability.HOST_OPS})
+    worst = MappingProxyType({"ranks": "path"})
     tables = (
         TableSpec(
             "bounds",
@@ -213,7 +216,7 @@ class CriticalPath(Analysis):
             "names": names[names["time"] > 0][:_ON_PATH],
             "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
             "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
-            "marks": path_summary.marks(edges, _MARKS),
+            "marks": path_summary.marks(edges, at_most(_MARKS, len(edges))),
             "ranks": pd.DataFrame([rank]).astype({"step": object}),
         }
 
@@ -234,7 +237,7 @@ class CriticalPath(Analysis):
             parts[name] = parts[name].assign(start=parts[name]["start"] - job.zero_ns)
         parts["marks"] = parts["marks"].assign(end=parts["marks"]["end"] - job.zero_ns)
         parts["edges"] = parts["edges"].assign(place=range(1, len(parts["edges"]) + 1))
-        return {**parts, "ranks": worst_ranks(ranks, "path"), "size": pd.DataFrame([{"ranks": len(ranks)}])}
+        return {**parts, "ranks": ranks}
 
     def notes(self, frames: Frames) -> Iterator[str]:
         ranks = frames["ranks"]
@@ -250,8 +253,6 @@ class CriticalPath(Analysis):
         if row["shifted"]:
             early = counted(row["shifted"], "device event starts", "device events start")
             yield f"{early} before the launch; here with it."
-        there = int(frames["size"]["ranks"].iloc[0])
-        yield from ranks_note("by rank", ranks, there, "those with the longest paths")
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["ranks"].sort_values("rank").iloc[0]

@@ -13,6 +13,7 @@ import pandas as pd
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.scale import cut_note
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import ALL, Capability, RankTrace
 from htareport.trace.host import launching_rows
 from htareport.trace.steps import OUTSIDE, step_of
@@ -114,8 +115,8 @@ class CuptiCounters(Analysis):
             {"counter": values.columns, "kernels": values.count(), "sum": values.sum(), "max": values.max()}
         )
         return {
-            "operators": by_top.nlargest(_MOST_ROWS, "flops"),
-            "kernels": by_kernel.nlargest(_MOST_ROWS, "flops"),
+            "operators": by_top.nlargest(at_most(_MOST_ROWS, len(by_top)), "flops"),
+            "kernels": by_kernel.nlargest(at_most(_MOST_ROWS, len(by_kernel)), "flops"),
             "counters": counters.reset_index(drop=True).astype({"sum": "float64", "max": "float64"}),
             "size": pd.DataFrame([size]),
         }

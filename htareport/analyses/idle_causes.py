@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import by_rank, cut_note, worst_ranks
+from htareport.analyses.scale import by_rank, cut_note
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.trace.idle import Cause, attribute
 
@@ -104,7 +105,7 @@ class IdleCauses(Analysis):
         return {
             "ranks": sums.astype({"time": "int64", "within": "int64"}),
             "devices": there.assign(steps=len(trace.steps)),
-            "names": names.head(_MOST_NAMES),
+            "names": names.head(at_most(_MOST_NAMES, len(names))),
             "size": pd.DataFrame([{"names": len(names)}]),
         }
 
@@ -125,7 +126,7 @@ class IdleCauses(Analysis):
         return {
             "causes": causes.astype({"meaning": object}),
             "names": names.assign(share=names["time"] / whole),
-            "ranks": worst_ranks(ranks[ranks["time"] > 0], "time"),
+            "ranks": ranks[ranks["time"] > 0],
             "size": frames["size"],
         }
 

@@ -13,7 +13,7 @@ from htareport.algorithms import histograms
 from htareport.analyses import idle_gaps, idle_steps
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.idle_gaps import CAUSES
-from htareport.analyses.scale import by_rank, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 
@@ -204,16 +204,13 @@ class IdleTime(Analysis):
             **frames,
             "gaps": gaps,
             "histogram": histogram,
-            "streams": worst_ranks(with_gaps, "idle"),
+            "streams": with_gaps,
             "steps": frames["steps"].groupby("step")[list(CAUSES)].mean().reset_index(),
-            "intervals": intervals[intervals["rank"].isin(worst_ranks(with_gaps, "idle")["rank"])],
+            "intervals": intervals,
             "by_stream": idle_gaps.in_order(by_stream, "stream"),
-            "size": pd.DataFrame([{"ranks": with_gaps["rank"].nunique()}]),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        there = int(frames["size"]["ranks"].iloc[0])
-        yield from ranks_note("by stream", frames["streams"], there, "those with the most idle time")
         gaps, rounded = (int(frames["rounded"][name].sum()) for name in ("gaps", "rounded"))
         if rounded:
             yield (

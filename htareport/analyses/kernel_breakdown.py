@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -13,8 +14,8 @@ from htareport.algorithms import intervals
 from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
-from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -49,6 +50,7 @@ class KernelBreakdown(Analysis):
     group = Group.KERNELS
     order = 0
     requires = frozenset({Capability.GPU})
+    worst = MappingProxyType({"by_rank": "sum"})
     tables = (
         TableSpec(
             "kernels",
@@ -98,7 +100,7 @@ class KernelBreakdown(Analysis):
 
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)
-        named = kernels.iloc[: kernel_stats.MOST_NAMES]
+        named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES, len(kernels))]
         return {
             "kernels": kernel_stats.lumped(kernels),
             "histogram": kernel_stats.histogram(trace, named),
@@ -125,12 +127,11 @@ class KernelBreakdown(Analysis):
             "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
             "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
             "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
-            "by_rank": worst_ranks(top_of_rank, "sum").replace({"kind": KIND_LABELS}),
+            "by_rank": top_of_rank.replace({"kind": KIND_LABELS}),
             "size": pd.DataFrame(
                 [
                     {
                         "names": len(kernels),
-                        "ranks": by_rank["rank"].nunique(),
                         "pooled": pooled if (kernels["name"] == REST).any() else None,
                     }
                 ]
@@ -189,8 +190,6 @@ class KernelBreakdown(Analysis):
         names = int(frames["size"]["names"].iloc[0])
         if names > _MOST_ROWS:
             yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."
-        there = int(frames["size"]["ranks"].iloc[0])
-        yield from ranks_note("by rank", frames["by_rank"], there, "those whose top kernels take longest")
 
 
 def exclusive_times(trace: RankTrace, *, with_memory: bool = True) -> pd.DataFrame:

@@ -13,8 +13,9 @@ from htareport.algorithms import histograms
 from htareport.analyses import kernel_stats
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
-from htareport.analyses.scale import cut_note, ranks_note, worst_ranks
+from htareport.analyses.scale import cut_note
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
@@ -93,10 +94,12 @@ class KernelDistribution(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         kernels = kernel_stats.by_name(trace)
         of_kind = kernels.groupby("kind", sort=False)
-        histogram = kernel_stats.histogram(trace, of_kind.head(max(_HISTOGRAMS, self.num_kernels)))
+        histogram = kernel_stats.histogram(
+            trace, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels), len(kernels)))
+        )
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {
-            "kernels": of_kind.head(kernel_stats.MOST_NAMES)[_SENT],
+            "kernels": of_kind.head(at_most(kernel_stats.MOST_NAMES, len(kernels)))[_SENT],
             "histogram": histogram[histogram["name"] != kernel_stats.REST],
             "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
             "names": pd.DataFrame([{"names": of_kind.size().max()}]),
@@ -124,16 +127,13 @@ class KernelDistribution(Analysis):
         lacking = top["count"] - known.reindex(pd.MultiIndex.from_frame(top[["name", "kind"]]), fill_value=0).to_numpy()
         return {
             "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
-            "by_rank": worst_ranks(chosen, "sum").replace({"kind": KIND_LABELS}),
+            "by_rank": chosen.replace({"kind": KIND_LABELS}),
             "durations": durations.replace({"kind": KIND_LABELS}),
-            "size": pd.DataFrame([{"ranks": by_rank["rank"].nunique()}]),
             "names": frames["names"],
             "lacking": top[["name", "count"]].assign(lacking=lacking),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        there = int(frames["size"]["ranks"].iloc[0])
-        yield from ranks_note("by rank", frames["by_rank"], there, "those whose largest kernels take longest")
         names, lacking = frames["names"]["names"], frames["lacking"][frames["lacking"]["lacking"] > 0]
         yield from cut_note("of calls", names, kernel_stats.MOST_NAMES, "of largest sum in each class")
         if len(lacking):

@@ -17,6 +17,7 @@ from htareport.analyses.operator_sequences import under_operators
 from htareport.analyses.scale import cut_note
 from htareport.errors import UsageError
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -125,10 +126,10 @@ class KernelSequences(Analysis):
             raise UsageError(f"{self.name}.longest: {self.longest} is less than {self.name}.shortest, {self.shortest}")
 
     def map(self, trace: RankTrace) -> Frames:
-        most = _MOST["operators"] + 1  # One more than is sent, to know whether there are more.
+        most = at_most(_MOST["operators"]) + 1  # One more than is sent, to know whether there are more.
         found = {"operators": under_operators(trace, self.shortest, self.longest, most)}
         found["streams"] = self._on_streams(trace)
-        rows = {name: frame.head(_MOST[name]) for name, frame in found.items()}
+        rows = {name: frame.head(at_most(_MOST[name], len(frame))) for name, frame in found.items()}
         size = {name: len(frame) for name, frame in found.items()}
         return rows | {
             "names": launched.names_frame(trace, [text for frame in rows.values() for text in frame["sequence"]]),
@@ -152,7 +153,7 @@ class KernelSequences(Analysis):
         for name, values in within.items():
             table[name] = launched.summed(found.run, values, len(table))
         order = table.sort_values(["idle", "device", "length"], ascending=False, kind="stable").index[:_LOOKED_AT]
-        chosen = leading(found, order.to_numpy(), len(events), _MOST["streams"] + 1)
+        chosen = leading(found, order.to_numpy(), len(events), at_most(_MOST["streams"]) + 1)
         table = table.iloc[chosen].reset_index(drop=True)
         example = found.starts[limits[chosen]]
         names = launched.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))

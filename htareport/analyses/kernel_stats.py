@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from htareport.algorithms import histograms
 from htareport.report import Better, Column, Unit
+from htareport.room import at_most
 from htareport.trace import RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -76,7 +77,7 @@ def label(words: str, names: pd.Series) -> str:
 
 def lumped(table: pd.DataFrame) -> pd.DataFrame:
     """The names of largest sum, and one row REST per kind for what is left."""
-    most = MOST_NAMES
+    most = at_most(MOST_NAMES, len(table))
     if len(table) <= most:
         return table
     rest = merged(table.iloc[most:].assign(name=REST), ["name", "kind"])

@@ -10,8 +10,9 @@ import pandas as pd
 from htareport.algorithms.live import live_rows, thinned
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.memory_rows import Series, outermost_operators, series_of
-from htareport.analyses.scale import MOST_BARS, ranks_note, worst_ranks
+from htareport.analyses.scale import MOST_BARS
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.trace.steps import OUTSIDE, step_of
 from htareport.units import text
@@ -136,14 +137,13 @@ class MemoryTimeline(Analysis):
         devices = frames["devices"].sort_values(["rank", "is_cpu", "device"], ignore_index=True)
         largest = devices.sort_values(["is_cpu", "peak", "rank"], ascending=[True, False, True]).head(1)
         main = largest[["rank", "device"]]
-        composition = worst_ranks(frames["composition"], "bytes")
-        composition = composition.assign(is_cpu=composition["device"] == "CPU")
+        composition = frames["composition"].assign(is_cpu=frames["composition"]["device"] == "CPU")
         return {
             "devices": devices.assign(peak_at=devices["peak_at"] - job.zero_ns),
             "composition": composition.sort_values(
                 ["rank", "is_cpu", "device", "bytes"], ascending=[True, True, True, False], kind="stable"
             ),
-            "sizes": worst_ranks(frames["sizes"], "bytes"),
+            "sizes": frames["sizes"],
             "points": frames["points"]
             .merge(main, on=["rank", "device"])
             .assign(ts=lambda points: points["ts"] - job.zero_ns),
@@ -198,9 +198,6 @@ class MemoryTimeline(Analysis):
         for row in grown.head(3).to_dict("records"):
             more = text(row["per_step"], _BYTES)
             yield f"Rank {row['rank']}, {row['device']}: {more} more are held after every step."
-        there = devices["rank"].nunique()
-        if len(frames["composition"]):
-            yield from ranks_note("at the peak, by operator", frames["composition"], there, "those with most memory")
 
 
 _DEVICE_COLUMNS = [
@@ -273,7 +270,7 @@ def _composition(trace: RankTrace, each: Series, at: int) -> tuple[pd.DataFrame,
 def _points(each: Series, at: int) -> pd.DataFrame:
     """The lines of the picture, within the file that holds the peak."""
     inside = np.flatnonzero(each.within & (each.capture == each.capture[at]))
-    rows = inside[thinned(each.allocated[inside], _MOST_POINTS)]
+    rows = inside[thinned(each.allocated[inside], at_most(_MOST_POINTS))]
     parts = [pd.DataFrame({"ts": each.ts[rows], "bytes": each.allocated[rows], "what": "allocated"})]
     if each.reserved is not None:
         parts.append(pd.DataFrame({"ts": each.ts[rows], "bytes": each.reserved[rows], "what": "reserved"}))

@@ -11,6 +11,7 @@ from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.operator_calls import backward_work, operator_calls
 from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
 
@@ -266,4 +267,4 @@ def _largest(frame: pd.DataFrame, table: str) -> pd.DataFrame:
     """The rows of most time that a table holds; ties in order of the text columns."""
     texts = [name for name in ("operator", "kernel", "shapes", "sequence", "number") if name in frame.columns]
     ordered = frame.sort_values([_BY[table], *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
-    return ordered.head(_MOST[table])
+    return ordered.head(at_most(_MOST[table], len(ordered)))

@@ -14,6 +14,7 @@ from htareport.algorithms.nesting import NO_PARENT
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.scale import cut_note
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import ALL, Capability, RankTrace
 from htareport.trace.host import nearest
 from htareport.trace.steps import OUTSIDE, step_of
@@ -109,7 +110,7 @@ class Operators(Analysis):
             "steps": len(trace.steps),
             "gpu": Capability.GPU in trace.capabilities,
         }
-        return {"operators": table.head(_MOST_NAMES), "size": pd.DataFrame([size])}
+        return {"operators": table.head(at_most(_MOST_NAMES, len(table))), "size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals, series
 from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.base import Analysis, Frames, Group, Job, Range
-from htareport.analyses.scale import ranks_note, worst_ranks
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -118,9 +118,8 @@ class QueueLength(Analysis):
         streams, points = frames["streams"], frames["points"]
         first = points[points["rank"] == points["rank"].min()]
         return {
-            "streams": worst_ranks(streams.sort_values(["rank", "max"], ascending=[True, False]), "full"),
+            "streams": streams.sort_values(["rank", "max"], ascending=[True, False]),
             "points": first.assign(ts=first["ts"] - job.zero_ns),
-            "size": pd.DataFrame([{"ranks": streams["rank"].nunique()}]),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
@@ -141,10 +140,6 @@ class QueueLength(Analysis):
             y_unit=Unit.COUNT,
             caption="Largest length within each point of the line; the streams with the longest queues.",
         )
-
-    def notes(self, frames: Frames) -> Iterator[str]:
-        there = int(frames["size"]["ranks"].iloc[0])
-        yield from ranks_note("by stream", frames["streams"], there, "those whose queues are full the longest")
 
     def detail(self, trace: RankTrace) -> pd.DataFrame:
         return queue_series(trace)
@@ -217,7 +212,7 @@ def without_pauses(stamps: NDArray[Any], captures: NDArray[Any]) -> NDArray[Any]
 def _thinned(lane: Lane) -> pd.DataFrame:
     """The largest length within each of at most so many stretches of equal numbers of points."""
     count = len(lane.stamps)
-    firsts = np.unique(np.arange(count) * min(count, _MOST_POINTS) // count, return_index=True)[1]
+    firsts = np.unique(np.arange(count) * min(count, at_most(_MOST_POINTS, count)) // count, return_index=True)[1]
     largest = np.array([first + lane.length[first:stop].argmax() for first, stop in pairwise([*firsts, count])])
     return pd.DataFrame(
         {

@@ -6,7 +6,6 @@ by their maximum, which keeps a single straggler visible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ MOST_BARS = 256
 MOST_HEATMAP_ROWS = 128
 MOST_HEATMAP_COLUMNS = 128
 MOST_POINTS = 400
-MOST_ROWS = 12_000  # Of a table with rows for each rank;
+MOST_ROWS = 12_000  # Of a table with rows for each rank, if there are several;
 MANY_RANKS = 1_024  # of a job of more ranks than these
 MOST_ROWS_OF_MANY = 5_000  # only so many, which keeps all tables together within what a report may have.
 
@@ -94,10 +93,8 @@ def rank_heatmap(  # noqa: PLR0913  what a chart is made of
     )
 
 
-def worst_ranks(frame: pd.DataFrame, by: str, most: int = MOST_ROWS) -> pd.DataFrame:
-    """Rows of as many ranks as a table may hold: those with the largest sums of a column, all if they fit."""
-    if len(frame) <= most:
-        return frame
+def _worst_ranks(frame: pd.DataFrame, by: str, most: int) -> pd.DataFrame:
+    """Rows of as many ranks as a table may hold, at least one: those with the largest sums of a column."""
     order = frame.groupby("rank")[by].sum().sort_values(ascending=False, kind="stable").index
     return frame[frame["rank"].isin(order[: max(1, most * len(order) // len(frame))])]
 
@@ -105,20 +102,23 @@ def worst_ranks(frame: pd.DataFrame, by: str, most: int = MOST_ROWS) -> pd.DataF
 def table_of(spec: TableSpec, frame: pd.DataFrame, ranks: int, worst: str = "") -> Table:
     """A table; where each rank no longer has its bar, the worst ranks come first, and of very many only these are kept.
 
-    The worst have the largest sums of the column `worst`, else of the first time, else of the first number.
+    The worst have the largest sums of the column `worst`, else of the first time, else of the first number. This is the
+    only place where tables lose ranks, so that the note is true of what is there, and charts are of all ranks.
     """
     measure = _measure(spec, frame, worst)
-    if "rank" not in spec.keys or ranks <= MOST_BARS or measure is None:
+    if "rank" not in spec.keys or measure is None:
         return Table(spec, frame)
-    cut = ranks > MANY_RANKS and len(frame) > MOST_ROWS_OF_MANY
-    there = frame["rank"].nunique()
-    if not cut and (there == 1 or not frame["rank"].is_monotonic_increasing):  # It has an order of its own.
-        return Table(spec, frame)
-    kept = worst_ranks(frame, measure.name, MOST_ROWS_OF_MANY) if cut else frame
-    order = -kept.groupby("rank")[measure.name].transform("sum")
-    kept = kept.assign(order=order).sort_values(["order", "rank"], kind="stable").drop(columns="order")
+    there, most = frame["rank"].nunique(), MOST_ROWS_OF_MANY if ranks > MANY_RANKS else MOST_ROWS
+    cut = len(frame) > most and there > 1
+    kept = _worst_ranks(frame, measure.name, most) if cut else frame
+    has_order = ranks <= MOST_BARS or there == 1 or not frame["rank"].is_monotonic_increasing  # One of its own.
+    if not has_order or (cut and ranks > MANY_RANKS):
+        order = -kept.groupby("rank")[measure.name].transform("sum")
+        kept = kept.assign(order=order).sort_values(["order", "rank"], kind="stable").drop(columns="order")
+        if not cut:
+            return Table(spec, kept, f"The ranks with the largest “{measure.label}” come first.")
     if not cut:
-        return Table(spec, kept, f"The ranks with the largest “{measure.label}” come first.")
+        return Table(spec, frame)
     shown = kept["rank"].nunique()
     return Table(spec, kept, f"Holds {shown:,} of {there:,} ranks: those with the largest “{measure.label}”.")
 
@@ -130,13 +130,6 @@ def _measure(spec: TableSpec, frame: pd.DataFrame, worst: str) -> Column | None:
 
 def _adds_up(column: Column, frame: pd.DataFrame) -> bool:
     return not column.unit.is_id and not column.unit.is_text and frame[column.name].dtype.kind in "iuf"
-
-
-def ranks_note(table: str, frame: pd.DataFrame, there: int, which: str) -> Iterator[str]:
-    """Say that a table holds only some of the ranks, if so; `which` says which ones."""
-    shown = frame["rank"].nunique()
-    if shown < there:
-        yield f"The table {table} holds {shown:,} of {there:,} ranks: {which}."
 
 
 def cut_note(table: str, sizes: pd.Series[int], most: int, which: str) -> list[str]:

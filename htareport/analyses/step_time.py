@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
-from htareport.analyses.scale import every_nth, rank_heatmap, ranks_note, worst_ranks
+from htareport.analyses.scale import every_nth, rank_heatmap
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
@@ -105,12 +105,13 @@ class StepTime(Analysis):
     def map(self, trace: RankTrace) -> Frames:
         steps = trace.steps
         frame = pd.DataFrame({"step": steps["number"], "start": steps["start"], "time": steps["end"] - steps["start"]})
-        return {"per_step": frame, "waits": pd.DataFrame([{"waits": Capability.COMM in trace.capabilities}])}
+        waits = pd.DataFrame([{"waits": Capability.COMM in trace.capabilities}])
+        return {"per_step": frame, "own": _own(frame), "waits": waits}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         every = frames["per_step"]
         slowest = every.loc[every.groupby("step")["time"].idxmax()].sort_values("step")
-        by_step, by_rank = every.groupby("step")["time"], every.groupby("rank")["time"]
+        by_step = every.groupby("step")["time"]
         steps = pd.DataFrame(
             {
                 "step": slowest["step"].to_numpy(),
@@ -122,15 +123,14 @@ class StepTime(Analysis):
                 "p95": by_step.quantile(0.95).to_numpy(),
             }
         )
-        ranks = by_rank.agg(["median", "mean", "max"]).reset_index()
-        ranks["slowest_step"] = every.loc[by_rank.idxmax(), "step"].to_numpy()
+        ranks = frames["own"][["rank", "median", "mean", "max", "slowest_step"]].sort_values("rank", ignore_index=True)
         counts = slowest["rank"].value_counts() if every["rank"].nunique() > 1 else pd.Series(dtype="int64")
         ranks["times_slowest"] = ranks["rank"].map(counts).fillna(0).astype("int64")
         return {
-            "summary": _summary(steps["slowest"].to_numpy()),
+            "summary": _over_all(frames["own"], steps["slowest"].to_numpy()),
             "steps": steps,
             "ranks": ranks,
-            "per_step": worst_ranks(every, "time"),
+            "per_step": every,
             "waits": frames["waits"],
             "salvaged": pd.DataFrame({"rank": job.salvaged}),
         }
@@ -164,11 +164,6 @@ class StepTime(Analysis):
                 caption="A bright row is a slow rank, a bright column a slow step.",
             )
 
-    def notes(self, frames: Frames) -> Iterator[str]:
-        yield from ranks_note(
-            "by rank and step", frames["per_step"], len(frames["ranks"]), "those with the longest steps"
-        )
-
 
 def _slowest_rank(frames: Frames) -> Iterator[Fact]:
     """The rank that is slowest in most steps, where ranks do not wait for each other in communication."""
@@ -183,6 +178,24 @@ def _slowest_rank(frames: Frames) -> Iterator[Fact]:
         words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
         detail = f"+{text(over, _NS)} over the median rank"
         yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.RANK, detail, words, order=40)
+
+
+def _own(frame: pd.DataFrame) -> pd.DataFrame:
+    """A rank's steps, all of them: there may be rows for some only."""
+    if not len(frame):
+        return _summary(np.zeros(1)).iloc[:0].assign(slowest_step=0)
+    times = frame["time"].to_numpy()
+    return _summary(times).assign(slowest_step=int(frame["step"].iloc[int(times.argmax())]))
+
+
+def _over_all(own: pd.DataFrame, slowest: np.ndarray) -> pd.DataFrame:
+    """The steps of the slowest rank of each; of one rank all of them, of several the longest where that has no row."""
+    if len(own) == 1:
+        return own
+    summary = _summary(slowest)
+    return summary.assign(
+        steps=np.maximum(summary["steps"], own["steps"].max()), max=np.maximum(summary["max"], own["max"].max())
+    )
 
 
 def _summary(times: np.ndarray) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from htareport.analyses.collective_names import labels_of
 from htareport.analyses.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
 from htareport.analyses.operator_paths import paths_of
 from htareport.report import Better, Column, TableSpec, Unit, concat, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 
 _NS = Unit.NANOSECONDS
@@ -185,7 +186,7 @@ def _kernels(trace: RankTrace, wanted: np.ndarray) -> pd.DataFrame:
 def _lumped(kernels: pd.DataFrame) -> pd.DataFrame:
     """The rows of largest time, and the rest of each kind as one row."""
     kernels = kernels.sort_values(["time", *_KERNEL], ascending=[False, True, True, True, True], ignore_index=True)
-    small = (kernels["kernel"] == REST) | ((kernels["kernel"] != REST).cumsum() > _MOST_ROWS)
+    small = (kernels["kernel"] == REST) | ((kernels["kernel"] != REST).cumsum() > at_most(_MOST_ROWS, len(kernels)))
     rest = kernels[small].assign(path="", shapes="", kernel=REST)
     return concat([kernels[~small], rest.groupby(_KERNEL)[["count", "time"]].sum().reset_index()])
 

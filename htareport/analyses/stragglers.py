@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -10,7 +11,7 @@ from htareport.algorithms.collectives import Clocks
 from htareport.analyses.arrivals import arrival_rows, held_share, is_late, recorded_times, significant
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.collective_calls import call_frames, clocks_note, matching
-from htareport.analyses.scale import MOST_BARS, by_rank, rank_heatmap, ranks_note, worst_ranks
+from htareport.analyses.scale import MOST_BARS, by_rank, rank_heatmap
 from htareport.report import Better, Chart, Column, Fact, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.trace.steps import OUTSIDE
@@ -49,6 +50,7 @@ class Stragglers(Analysis):
     group = Group.RANKS
     order = 20
     requires = frozenset({Capability.COMM})
+    worst = MappingProxyType({"per_step": "held_up"})
     tables = (
         TableSpec(
             "ranks",
@@ -156,7 +158,7 @@ class Stragglers(Analysis):
         return {
             "ranks": ranks,
             "collectives": _held_up_longest(every),
-            "per_step": worst_ranks(per_step, "held_up")[[c.name for c in self.tables[2].columns]],
+            "per_step": per_step[[c.name for c in self.tables[2].columns]],
             "clocks": _clock_rows(found.clocks),
             "arrivals": every,
             "notes": pd.DataFrame({"note": [note for note in notes if note]}),
@@ -197,9 +199,6 @@ class Stragglers(Analysis):
 
     def notes(self, frames: Frames) -> Iterator[str]:
         yield from frames["notes"]["note"]
-        if len(frames["per_step"]):
-            there = int((frames["ranks"]["collectives"] > 0).sum())
-            yield from ranks_note("by rank and step", frames["per_step"], there, "those that hold up most")
 
 
 def _summed(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

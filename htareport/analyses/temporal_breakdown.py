@@ -9,7 +9,7 @@ import pandas as pd
 
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.analyses.device_time import NO_STEPS, PARTS, busy_sets, shares, step_times, times
-from htareport.analyses.scale import by_rank, every_nth, rank_labels, ranks_note, worst_ranks
+from htareport.analyses.scale import by_rank, every_nth, rank_labels
 from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
 from htareport.trace import Capability, RankTrace
 from htareport.units import text
@@ -70,7 +70,7 @@ class TemporalBreakdown(Analysis):
     group = Group.TIME
     order = 0
     requires = frozenset({Capability.GPU})
-    worst = MappingProxyType({"ranks": "idle"})
+    worst = MappingProxyType({"ranks": "idle", "per_step": "time"})
     tables = (
         TableSpec(
             "ranks",
@@ -146,7 +146,7 @@ class TemporalBreakdown(Analysis):
         return {
             "ranks": ranks,
             "steps": steps,
-            "per_step": worst_ranks(every, "time"),
+            "per_step": every,
             "shares": shares(ranks, every),
             "late": _late(every.merge(ranks.loc[(ranks["comm"] > 0) & is_whole, ["rank", "device"]])),
         }
@@ -211,9 +211,6 @@ class TemporalBreakdown(Analysis):
                 "which are those of the host: the device runs behind it. What is said per step leaves that out; the "
                 "table by rank and device has it."
             )
-        if len(frames["per_step"]):
-            there = int((ranks["span"] > 0).sum())
-            yield from ranks_note("by rank, device and step", frames["per_step"], there, "those with the longest steps")
 
 
 def _outside_steps(frames: Frames) -> float:

@@ -14,6 +14,7 @@ from htareport.algorithms.marks import merged
 from htareport.analyses import path_window
 from htareport.analyses.base import Analysis, Frames, Group, Job
 from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.room import at_most
 from htareport.trace import Capability, RankTrace
 from htareport.trace.window import parse_numbers
 
@@ -85,7 +86,7 @@ class Timeline(Analysis):
             events = events.iloc[:0]
         if streams is not None:
             events = events[events["stream"].isin(streams)]
-        most = _MOST_MARKS if ranks is not None or trace.rank == 0 else _FEW_MARKS
+        most = at_most(_MOST_MARKS if ranks is not None or trace.rank == 0 else _FEW_MARKS)
         rows = [_lane_row(events[events["lane"] == lane]) for lane in _busiest(events)]
         lanes = pd.DataFrame(rows, columns=["lane", "device", "stream", "events", "busy", "first", "last"])
         return {"lanes": lanes.assign(step=step), "marks": marks_of(events[events["lane"].isin(lanes["lane"])], most)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.findings import Finding
+from htareport.packed import Packed, pack
+from htareport.room import at_most
 from htareport.rules.base import Change, Evidence, Family, Found, Rule
 from htareport.rules.communication_groups import TAKEN, transfers
 from htareport.rules.communication_sets import awaited, kernels, sets_of
@@ -21,6 +23,8 @@ from htareport.trace import Capability
 from htareport.units import counted
 
 _MOST_CALLS = 2_000  # Of a group; the first, which are the same on every rank.
+_MOST_CALLS_IN_ALL = 4_000  # Of a rank; those of the groups with most calls.
+_GROUP = ["process_group", "members", "group_size"]
 _SHOWN = 8
 
 
@@ -81,10 +85,11 @@ class UnevenExchange(Rule):
         rows = kernels(rank)
         rows = rows[rows["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         rows = rows[in_steps(rank)[rows.index.to_numpy()] & (rows["received"] >= 0).to_numpy()]
-        sizes = {
-            (str(group), str(members), int(size)): mine[["sent", "received", "dur"]].to_numpy(np.int64)[:_MOST_CALLS]
-            for (group, members, size), mine in rows.groupby(["process_group", "members", "group_size"], sort=True)
-        }
+        rows = rows[rows.groupby(_GROUP).cumcount().to_numpy() < at_most(_MOST_CALLS)]
+        counts = rows.groupby(_GROUP)["dur"].transform("size")
+        first = np.lexsort((np.arange(len(rows)), rows.groupby(_GROUP).ngroup().to_numpy(), -counts.to_numpy()))
+        rows = rows.iloc[np.sort(first[: at_most(_MOST_CALLS_IN_ALL, len(rows))])]
+        sizes = pack({"exchanges": rows[[*_GROUP, "sent", "received", "dur"]].astype({"group_size": "int64"})})
         calls = calls_of(rank)
         waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank)
         return replace(calls, numbers={**calls.numbers, "exchanges": sizes, "exchange waits": waits})
@@ -146,9 +151,10 @@ def _exchanges(found: Found) -> list[_Exchange]:
     """Groups of which all ranks are recorded, with as many calls on each."""
     sizes = dict[tuple[str, str, int], dict[int, NDArray[np.int64]]]()
     for rank, each in sorted(found.ranks.items()):
-        mine: Mapping[Any, NDArray[np.int64]] = each.numbers["exchanges"]
-        for key, calls in mine.items():
-            sizes.setdefault(key, {})[rank] = calls
+        packed: Packed = each.numbers["exchanges"]
+        for (group, members, size), mine in packed.frames()["exchanges"].groupby(_GROUP):
+            key = str(group), str(members), int(cast("int", size))
+            sizes.setdefault(key, {})[rank] = mine[["sent", "received", "dur"]].to_numpy(np.int64)
     return [
         _exchange(key[0], by_rank)
         for key, by_rank in sorted(sizes.items())

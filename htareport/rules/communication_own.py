@@ -12,6 +12,7 @@ import pandas as pd
 
 from htareport.algorithms import intervals
 from htareport.algorithms.intervals import EMPTY
+from htareport.packed import Packed, pack
 from htareport.rules.communication_sets import compute, steps_of
 from htareport.rules.host_rows import per
 from htareport.rules.rank import Rank, minus, total
@@ -47,8 +48,14 @@ def own_time(rank: Rank) -> Own:
         "copies": total(minus(rank.busy("memory"), busy)) / every,
         "idle": idle,
         "names": names,
-        "kernels": _kernels(rank, every),
+        "kernels": pack({"kernels": _kernels(rank, every).reset_index()}),
     }
+
+
+def kernels_of(own: Own) -> pd.DataFrame:
+    """A rank's compute kernels per step by name: count and time, those of most time and the rest together."""
+    packed: Packed = own["kernels"]
+    return packed.frames()["kernels"].set_index("name")
 
 
 def _error(rank: Rank) -> float:
@@ -65,7 +72,6 @@ def _error(rank: Rank) -> float:
 
 
 def _kernels(rank: Rank, every: int) -> pd.DataFrame:
-    """Compute kernels per step by name: count and time, those of most time and the rest together."""
     events = rank.trace.device_events
     computing = (events["kind"] == "compute").to_numpy()
     codes = events["name"].cat.codes.to_numpy()[computing]
@@ -95,7 +101,7 @@ def difference(own: Mapping[int, Own], rank: int) -> Difference:
     mine, others = own[rank], [each for other, each in own.items() if other != rank]
     more = {name: mine["idle"][name] - median(each["idle"][name] for each in others) for name in _IDLE}
     more[COPIES] = mine["copies"] - median(each["copies"] for each in others)
-    kernels = _compared(mine["kernels"], [each["kernels"] for each in others])
+    kernels = _compared(kernels_of(mine), [kernels_of(each) for each in others])
     slower, further = float(kernels["slower"].sum()), float(kernels["further"].sum())
     by_kernels = SLOWER if slower >= further else MORE
     more[by_kernels] = mine["compute"] - median(each["compute"] for each in others)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from htareport.findings import Finding, Span
 from htareport.rules.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.communication_own import kernels_of
 from htareport.rules.communication_skew import Skew, calls_of, matched, skew_of
 from htareport.rules.host_rows import of
 from htareport.rules.rank import Rank
@@ -173,7 +174,7 @@ class UnevenCompute(Rule):
             return None
         times = compute_times(skew_of(found))
         least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        kernels = {rank: float(own["kernels"]["count"].sum()) for rank, own in skew_of(found).own.items()}
+        kernels = {rank: float(kernels_of(skew_of(found).own[rank])["count"].sum()) for rank in (least, most)}
         mean = sum(times.values()) / len(times)
         return self.finding(
             found,

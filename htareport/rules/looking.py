@@ -14,7 +14,7 @@ from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.packed import Packed, pack
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.rank import Rank
-from htareport.rules.rank_moves import Moves, is_alone, moves_of
+from htareport.rules.rank_moves import PackedMoves, is_alone, moves_of
 from htareport.trace import RankTrace
 
 
@@ -36,7 +36,7 @@ class RankEvidence:
     steps: Packed | None = None  # A frame of that name: `number` and `length`, ns.
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
-    moves: Moves | str = ""
+    moves: PackedMoves | str = ""
     is_alone: bool = False  # Whether it is the job's only rank, with one device: nobody waits for it.
 
 
@@ -73,9 +73,10 @@ def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidenc
     return made
 
 
-def _moves(found: dict[str, Evidence], rank: Rank) -> Moves | str:
+def _moves(found: dict[str, Evidence], rank: Rank) -> PackedMoves | str:
     try:
-        return moves_of(rank, {code: evidence.claim for code, evidence in found.items()})
+        moves = moves_of(rank, {code: evidence.claim for code, evidence in found.items()})
+        return moves if isinstance(moves, str) else PackedMoves.of(moves)
     except Exception as error:  # noqa: BLE001  it costs only the answer to what if
         return f"its collectives could not be followed: {type(error).__name__}: {error}"
 

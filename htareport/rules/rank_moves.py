@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.analyses.collective_calls import call_frames
+from htareport.packed import Packed, pack
+from htareport.room import at_most
 from htareport.rules.base import Claim, Evidence
 from htareport.rules.communication_sets import awaited, compute, kernels
 from htareport.rules.communication_skew import calls_of
@@ -77,6 +79,50 @@ class Moves:
     unknown: float
 
 
+@dataclass(frozen=True)
+class PackedMoves:
+    """Moves as few bytes."""
+
+    calls: Evidence
+    frames: Packed
+    begin: int
+    codes: tuple[str, ...]
+    unknown: float
+
+    @classmethod
+    def of(cls, moves: Moves) -> Self:
+        """Pack them."""
+        by_call = {name: getattr(moves, name).astype(np.int64) for name in _BY_CALL}
+        frames = {"calls": pd.DataFrame(by_call), "steps": pd.DataFrame({"number": moves.steps, "end": moves.ends})}
+        for name in _CLAIMED:
+            pieces: Pieces = getattr(moves, name)
+            columns = {"place": pieces.place, "code": pieces.code, "ns": pieces.ns}
+            frames[name] = pd.DataFrame({column: values.astype(np.int64) for column, values in columns.items()})
+        return cls(moves.calls, pack(frames), moves.begin, moves.codes, moves.unknown)
+
+    def unpacked(self) -> Moves:
+        """Return them."""
+        frames = self.frames.frames()
+        calls = {name: frames["calls"][name].to_numpy(dtype) for name, dtype in _BY_CALL.items()}
+        steps, ends = (tuple(frames["steps"][name].tolist()) for name in ("number", "end"))
+        own, stalled, computed = (_as_pieces(frames[name]) for name in _CLAIMED)
+        return Moves(
+            self.calls, **calls, steps=steps, begin=self.begin, ends=ends, codes=self.codes, own=own, stalled=stalled,
+            compute=computed, unknown=self.unknown,
+        )  # fmt: skip
+
+
+_BY_CALL: dict[str, Any] = {
+    "rows": np.int32, "on_stream": np.int16, "slack": np.int32, "queued": np.int32, "stall": np.int64
+}  # fmt: skip
+_CLAIMED = ("own", "stalled", "compute")
+
+
+def _as_pieces(frame: pd.DataFrame) -> Pieces:
+    place, code, ns = (frame[name].to_numpy(np.int64) for name in ("place", "code", "ns"))
+    return Pieces(place.astype(np.min_scalar_type(place.max(initial=0))), code.astype(np.uint8), ns)
+
+
 def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
     """What a rank can say; else why it cannot, as words."""
     if Capability.COMM not in rank.trace.capabilities:
@@ -93,12 +139,13 @@ def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
     return _Recorded(rank, lane, calls).moves(steps, {code: sets.get(lane, EMPTY) for code, sets in claims.items()})
 
 
-def scaled(moves: Moves, code: str, share: float) -> Moves:
+def scaled(packed: PackedMoves, code: str, share: float) -> PackedMoves:
     """The same with only so much of what a rule claims everywhere."""
-    if code not in moves.codes:
-        return moves
-    place = moves.codes.index(code)
-    return replace(moves, own=_scaled(moves.own, place, share), stalled=_scaled(moves.stalled, place, share))
+    if code not in packed.codes:
+        return packed
+    moves, place = packed.unpacked(), packed.codes.index(code)
+    own, stalled = (_scaled(pieces, place, share) for pieces in (moves.own, moves.stalled))
+    return PackedMoves.of(replace(moves, own=own, stalled=stalled))
 
 
 def _scaled(pieces: Pieces, code: int, share: float) -> Pieces:
@@ -163,11 +210,11 @@ class _Recorded:
         )  # fmt: skip
 
     def _num_steps(self, ends_of_calls: Ints, ends: Ints) -> int:
-        """How many steps hold no more calls than are told; at least one."""
+        """How many steps hold no more calls than are told, and are no more than that; at least one."""
         world = int(self.calls.numbers["world"])
-        most = min(_MOST_CALLS, max(_FEWEST_CALLS, _MOST_CALLS_IN_ALL // max(world, 1)))
+        most = min(at_most(_MOST_CALLS), max(_FEWEST_CALLS, _MOST_CALLS_IN_ALL // max(world, 1)))
         counts = np.searchsorted(ends_of_calls, ends, side="right")
-        return max(1, int((counts <= most).sum()))
+        return max(1, min(most, int((counts <= most).sum())))
 
     def _queued(self, mine: Ints, on_stream: NDArray[np.int16], slack: Ints) -> Ints:
         """For how long each call had waited only for the one before it on its stream, behind which it begins."""
@@ -240,7 +287,7 @@ def _between(claim: Intervals, begin: int, points: Ints) -> Ints:
 
 def _pieces(claimed: list[Ints], *, carry: bool, entries: int = _MOST_ENTRIES) -> Pieces:
     """Only what is more than a small part of all; what is less is carried on to the next place, or left out."""
-    most = sum(int(each.sum()) for each in claimed) / entries
+    most = sum(int(each.sum()) for each in claimed) / at_most(entries)
     found: list[tuple[Any, Ints]] = []
     for each in claimed:
         until = np.cumsum(each)

@@ -122,11 +122,12 @@ def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | s
     if len(ranks) < 2:  # noqa: PLR2004  nobody to wait for
         return ONE_RANK
     moves = {each.rank: each.moves for each in ranks}
-    known = {rank: each for rank, each in moves.items() if isinstance(each, Moves)}
-    if len(known) < len(moves):
-        said = next(each for each in moves.values() if not isinstance(each, Moves))
-        lacking = [rank for rank in moves if rank not in known]
-        return f"{NOT_RECORDED} ({_ranks(lacking)}: {said})" if known else str(said)
+    packed = {rank: each for rank, each in moves.items() if not isinstance(each, str)}
+    if len(packed) < len(moves):
+        said = next(each for each in moves.values() if isinstance(each, str))
+        lacking = [rank for rank in moves if rank not in packed]
+        return f"{NOT_RECORDED} ({_ranks(lacking)}: {said})" if packed else said
+    known = {rank: each.unpacked() for rank, each in packed.items()}
     steps = min((each.steps for each in known.values()), key=len)
     if any(each.steps[: len(steps)] != steps for each in known.values()):
         return NOT_ALIKE

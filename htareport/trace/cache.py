@@ -11,11 +11,11 @@ before anything is chosen that differs between runs: the window of steps, what i
 command profits from what another one has read, and a report is the same to the byte with and without.
 
 The key is a hash of what the content can depend on: of each file its name, size, times of modification and of change,
-first and last 64 KB, and its place in an archive; the options that change what is read; the source of the code that
-reads, and the versions of what it reads with. A file that was written within the last two seconds is read, but not
-kept, since it could be written to once more without its times showing it; neither is one behind a URL whose server
-tells no time. What could go unnoticed is a change behind the back of the file system: in the middle of a plain file of
-the same size, its times of change set back as well.
+first and last 64 KB, and its place in an archive; the options that change what is read; the patterns that tell kernels
+apart by name; the source of the code that reads, and the versions of what it reads with. A file that was written within
+the last two seconds is read, but not kept, since it could be written to once more without its times showing it; neither
+is one behind a URL whose server tells no time. What could go unnoticed is a change behind the back of the file system:
+in the middle of a plain file of the same size, its times of change set back as well.
 
 Nothing here raises: whatever is wrong with the cache costs the time it would have saved, and a line in the log.
 """
@@ -27,6 +27,7 @@ import json
 import logging
 import platform
 import time
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +40,7 @@ import orjson
 from htareport._version import __version__
 from htareport.errors import TraceFileError
 from htareport.locations import exists, stat_of
-from htareport.trace import cache_folder, capture, unpack
+from htareport.trace import cache_folder, capture, classify, unpack
 from htareport.trace.blocks import archive_of, open_regular
 from htareport.trace.capture import Loaded
 from htareport.trace.decode import Reader
@@ -66,20 +67,50 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbe
     TraceFileError if none can be used. `numbered` is the reader for those who need the place of each event; a rank that
     was read so serves others, too.
     """
-    how, paths = options or DEFAULT_OPTIONS, tuple(sorted(paths, key=lambda each: (each.name, str(each))))
-    folder = cache_folder.folder(how.cache) if is_possible() else None
-    key = _key(paths, how) if folder else None
-    if folder is None or key is None:
-        return capture.load_rank(paths, how, numbered)
+    how, state = options or DEFAULT_OPTIONS, state_of(paths, options)
+    if state is None:
+        return capture.load_rank(_in_order(paths), how, numbered)
+    folder, key, paths = state.folder, state.key, state.paths
     names = [key + _NUMBERED] if numbered else [key, key + _NUMBERED]
     for name in names:
         if (loaded := _found(folder, name, paths, how, numbered=numbered is not None)) is not None:
             return loaded
-    began = time.time_ns()
     loaded = capture.load_rank(paths, how, numbered)
-    if _is_worth_keeping(loaded) and _is_settled(paths, began) and _key(paths, how) == key:
+    if not loaded.is_transient and is_large(sum(each.events for each in loaded.captures)) and state.still_holds():
         _keep(folder, names[0], loaded, paths)
     return loaded
+
+
+@dataclass(frozen=True)
+class State:
+    """The files of a rank, in order of name, as they were at a time: what reading them can depend on, as a key."""
+
+    folder: Path  # Of the cache.
+    key: str
+    paths: tuple[Path, ...]
+    options: ReadOptions
+    at_ns: int
+
+    def still_holds(self) -> bool:
+        """Whether the files are what they were then, and would show it by their times if they were not."""
+        return _is_settled(self.paths, self.at_ns) and _key(self.paths, self.options) == self.key
+
+
+def state_of(paths: tuple[Path, ...], options: ReadOptions | None = None) -> State | None:
+    """Return the state of a rank's files now; None where nothing is kept of them."""
+    how, paths, now = options or DEFAULT_OPTIONS, _in_order(paths), time.time_ns()
+    folder = cache_folder.folder(how.cache) if is_possible() else None
+    key = _key(paths, how) if folder else None
+    return None if folder is None or key is None else State(folder, key, paths, how, now)
+
+
+def _in_order(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(sorted(paths, key=lambda each: (each.name, str(each))))
+
+
+def is_large(events: int) -> bool:
+    """Whether a rank of so many events is worth keeping."""
+    return events >= LEAST_EVENTS
 
 
 def _found(folder: Path, name: str, paths: tuple[Path, ...], options: ReadOptions, *, numbered: bool) -> Loaded | None:
@@ -108,10 +139,6 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
     log.info("%s: %d bytes are kept in %s", ", ".join(each.name for each in loaded.captures), size, folder)
 
 
-def _is_worth_keeping(loaded: Loaded) -> bool:
-    return not loaded.is_transient and sum(each.events for each in loaded.captures) >= LEAST_EVENTS
-
-
 def _is_settled(paths: tuple[Path, ...], now: int) -> bool:
     """Whether a file that is written to from now on will show it by its times."""
     try:
@@ -132,7 +159,8 @@ def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
         return None
     if sum(size for _, size, *_ in states) < LEAST_BYTES:
         return None
-    known = [states, options.salvage, options.max_bytes, _code()]
+    tables = [classify.COMMUNICATION_NAMES, classify.MEMORY_NAMES, classify.NO_WORK_NAMES]  # Users may add to them.
+    known = [states, options.salvage, options.max_bytes, tables, _code()]
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:40]
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
+from htareport.algorithms.integers import Numbers
 from htareport.trace import metadata
 from htareport.trace.model import RankTrace
 from htareport.trace.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS, counted
@@ -29,8 +32,8 @@ class RankFacts:
     recorded_ns: int  # Without the time between captures.
     files: tuple[tuple[str, int], ...]  # Name, bytes on disk.
     devices: dict[str, str]  # Number as text: name, empty if the trace gives none.
-    steps: tuple[int, ...]
-    all_steps: tuple[int, ...]
+    steps: Numbers
+    all_steps: Numbers
     num_events: int
     num_device_events: int
     has_base: bool
@@ -46,7 +49,8 @@ class RankFacts:
 
 def facts_of(trace: RankTrace) -> RankFacts:
     """Collect what is worth knowing of a rank."""
-    meta, steps, all_steps = trace.captures[0].meta, tuple(trace.steps["number"].tolist()), trace.all_step_numbers
+    meta = trace.captures[0].meta
+    steps, all_steps = (Numbers.of(np.array(each)) for each in (trace.steps["number"], trace.all_step_numbers))
     return RankFacts(
         rank=trace.rank,
         start_ns=trace.start_ns,

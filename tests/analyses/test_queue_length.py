@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses.base import Job
 from htareport.analyses.queue_length import QueueLength, queue_series
+from htareport.analyses.scale import table_of
 from htareport.errors import UsageError
 from htareport.report import Status
 from htareport.runner import analyze
@@ -214,17 +214,14 @@ def test_ranks_have_their_own_rows_and_a_missing_one_a_note(run):
 
 
 def test_of_very_many_ranks_those_with_the_longest_full_queues():
-    """12,002 rows of 6,001 ranks are too many by one rank: rank 5, whose queues are full the shortest, goes."""
-    ranks = [rank for rank in range(6001) for _ in range(2)]
-    streams = pd.DataFrame({"rank": ranks, "stream": [7, 9] * 6001, "max": 2, "full": 1}, index=range(12_002))
+    """5,002 rows of 2,501 ranks are too many by one rank: rank 5, whose queues are full the shortest, goes."""
+    [spec] = QueueLength.tables
+    row = {column.name: 1 for column in spec.columns} | {"device": "0"}
+    streams = pd.DataFrame([row | {"rank": rank, "stream": at} for rank in range(2501) for at in (7, 9)])
     streams.loc[streams["rank"] == 5, "full"] = 0
-    points = pd.DataFrame({"rank": [0], "ts": [BASE_NS], "queue_length": [1], "lane": ["stream 0/7"]})
-    analysis = QueueLength()
-    combined = analysis.combine({"streams": streams, "points": points}, Job((0,), BASE_NS, has_steps=False))
-    assert set(range(6001)) - set(combined["streams"]["rank"]) == {5}
-    assert list(analysis.notes(combined)) == [
-        "The table by stream holds 6,000 of 6,001 ranks: those whose queues are full the longest."
-    ]
+    table = table_of(spec, streams, 2501)
+    assert set(range(2501)) - set(table.frame["rank"]) == {5}
+    assert table.note == "Holds 2,500 of 2,501 ranks: those with the largest “Full”."
 
 
 def test_chart_of_the_first_rank_from_the_zero_of_the_report(run):

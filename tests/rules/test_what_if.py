@@ -13,7 +13,7 @@ from rules.parallel import US, ParallelJob, Part, findings
 from htareport.algorithms.intervals import union
 from htareport.rules.base import Evidence, Family, Rule
 from htareport.rules.looking import look
-from htareport.rules.rank_moves import _MOST_ENTRIES, Moves, _pieces
+from htareport.rules.rank_moves import _MOST_ENTRIES, PackedMoves, _pieces
 from htareport.runner import analyze
 from htareport.trace import RankTrace
 
@@ -205,10 +205,11 @@ def test_a_rank_says_little(tmp_path):
         trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", at + 60, 30, launch=(at, 2))
     loaded = RankTrace.load(0, trace.write(tmp_path / "0.json"))
     rules = [_Claims(f"X{n}", {0: [(100 * s + n, 100 * s + 2 * n + 1) for s in range(steps)]}) for n in range(1, 9)]
-    moves = look(loaded, rules).moves
-    assert isinstance(moves, Moves)
+    packed = look(loaded, rules).moves
+    assert isinstance(packed, PackedMoves)
+    moves = packed.unpacked()
     assert len(moves.rows) == steps
-    assert len(pickle.dumps(replace(moves, calls=Evidence()))) < 20_000
+    assert len(pickle.dumps(replace(packed, calls=Evidence()))) < 8_000
     assert len(moves.own.ns) <= _MOST_ENTRIES + len(rules)
     for number, code in enumerate(moves.codes):
         assert moves.own.of(number, 3 * steps).sum() == steps * (int(code[1:]) + 1) * US

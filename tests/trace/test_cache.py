@@ -492,7 +492,7 @@ def test_on_the_command_line(cli, folder, readings, tmp_path):
     without, first, second = ((tmp_path / f"{name}.json").read_bytes() for name in ("without", "first", "second"))
     assert without == first == second
     assert not folder.exists()
-    assert len(list((tmp_path / "mine").iterdir())) == 1
+    assert len(list((tmp_path / "mine").iterdir())) == 2  # What was read, and what was measured.
 
 
 @pytest.mark.parametrize(
