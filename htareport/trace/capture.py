@@ -148,7 +148,7 @@ class _File:
         tables, categories = self.rows.tables, set[str]()
         if "" in tables:  # Rows without a category: those of an NPU are device work, others are not.
             npu = {pid for pid, name in self.capture.processes.items() if name == classify.NPU_PROCESS}
-            on_npu = np.array([pid in npu for pid, _ in reader.threads], np.bool_)
+            on_npu = np.array([pid in npu for pid, _ in reader.threads.pairs], np.bool_)
             categories = {self.rows.move("", on_npu[tables[""]["thread"]], classify.NPU_PROCESS)}
             tables[""].pop("lane")
         categories |= classify.KERNEL_CATEGORIES | classify.COPY_CATEGORIES
@@ -254,7 +254,7 @@ class _Rank:
             collectives,
             memory=_joined([file.memory for file in files if file.memory] or [{}]),
             strings=list(reader.strings),
-            threads=list(reader.threads),
+            threads=reader.threads.pairs.copy(),
             lanes=list(numbers),
             captures=captures,
             counts=sum((file.counts for file in files), Counter[str]()),

@@ -42,6 +42,27 @@ class Codes(dict[Any, int]):
         return number
 
 
+class Threads(dict[Any, "_OfProcess"]):
+    """Gives each pair of a process and a thread a number: `threads[pid][tid]`. `pairs` has them in that order."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+    def __missing__(self, pid: Any) -> _OfProcess:
+        self[pid] = found = _OfProcess(pid, self.pairs)
+        return found
+
+
+class _OfProcess(dict[Any, int]):
+    def __init__(self, pid: Any, pairs: list[tuple[Any, Any]]) -> None:
+        self._pid, self._pairs = pid, pairs
+
+    def __missing__(self, tid: Any) -> int:
+        self[tid] = number = len(self._pairs)
+        self._pairs.append((self._pid, tid))
+        return number
+
+
 class Times:
     """Decimal microseconds as text, turned into integer nanoseconds many at a time."""
 
@@ -91,10 +112,12 @@ class _Written(dict[bytes, int]):
 
     def __init__(self, strings: Codes) -> None:
         self.strings = strings
+        self[b""] = NONE
 
     def __missing__(self, written: bytes) -> int:
         if len(self) >= _MOST_WRITTEN:
             self.clear()
+            self[b""] = NONE
         code = self[written] = self.strings[written.decode("utf-8", "replace")]
         return code
 
@@ -138,9 +161,9 @@ class Table:
                 wanted = self._wanted[arg.only]
                 values = [value if wanted[name] else NO_TEXT for value, name in zip(values, names, strict=True)]
             if arg.kind == "text":
-                column.extend([strings[value] if isinstance(value, str) else NONE for value in values])
+                column.fromlist([strings[value] if isinstance(value, str) else NONE for value in values])
             elif arg.kind == "json":
-                column.extend([written[bytes(value)] if value else NONE for value in values])
+                column.fromlist(list(map(written.__getitem__, map(bytes, values))))
             else:
                 extend_numbers(column, values)
 
@@ -160,11 +183,11 @@ def extend_numbers(column: array[Any], values: list[Any]) -> None:
     """Append numbers; what is none (text, null, a fraction among integers, out of range) becomes -1 or nan."""
     length = len(column)
     try:
-        column.extend(values)
+        column.fromlist(values)
     except (TypeError, OverflowError):
         del column[length:]
         as_number = _as_int if column.typecode == "q" else _as_float
-        column.extend([as_number(value) for value in values])
+        column.fromlist([as_number(value) for value in values])
 
 
 def _as_int(value: Any) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union
 import msgspec
 
 from htareport.trace.classify import MEMORY_CATEGORY, MEMORY_NAME, PROFILER_CATEGORY
-from htareport.trace.columns import NO_TEXT, Arg, Codes, Table, declare
+from htareport.trace.columns import NO_TEXT, Arg, Codes, Table, Threads, declare
 from htareport.trace.schema import COLLECTIVE, FAMILIES, LANE_KEYS, WHOLE, Family, family_of
 
 Buffer = bytes | bytearray | memoryview
@@ -69,6 +69,18 @@ def _hashable(value: Any) -> Any:
     return value if value is None or isinstance(value, (int, float, str)) else str(value)
 
 
+def _grouped(events: list[Any]) -> dict[type[Any], list[Any]]:
+    """Events by struct, in order of first sight. Kineto writes long runs of one category."""
+    structs = dict.fromkeys(map(type, events))
+    if len(structs) == 1:
+        return dict.fromkeys(structs, events)
+    groups: dict[type[Any], list[Any]] = {each: [] for each in structs}
+    put = {each: group.append for each, group in groups.items()}
+    for struct, event in zip(map(type, events), events):  # noqa: B905  as many, and this is run for each event
+        put[struct](event)
+    return groups
+
+
 class Reader:
     """Takes chunks of events; holds the columns by category, the names of processes and the counts.
 
@@ -77,7 +89,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.strings = Codes()
-        self.threads = Codes()  # (pid, tid)
+        self.threads = Threads()
         self.lanes = Codes()  # (device, stream, queue, stream id, pid, tid) as written; see capture.lane_of
         self._structs: dict[str, type[Any]] = {}
         self._empty: dict[str, Any] = {}
@@ -131,11 +143,7 @@ class Reader:
         self._category = {struct: category for category, struct in self._structs.items()}
 
     def _store_typed(self, events: list[Any]) -> None:
-        groups: dict[type[Any], list[Any]] = {each: [] for each in dict.fromkeys(map(type, events))}
-        put = {each: group.append for each, group in groups.items()}
-        for event in events:
-            put[type(event)](event)
-        for struct, group in groups.items():
+        for struct, group in _grouped(events).items():
             category = self._category[struct]
             if not struct.__struct_fields__:
                 self.counts[category] += len(group)
@@ -206,11 +214,12 @@ class Reader:
         table.ts.extend([event.ts for event in events])
         table.dur.extend([event.dur for event in events] if self._phase(category) == "X" else [b"0"] * len(events))
         strings, threads = self.strings, self.threads
-        table.name.extend([strings[event.name] for event in events])
-        table.thread.extend([threads[event.pid, event.tid] for event in events])
+        names = [event.name for event in events]
+        table.name.fromlist(list(map(strings.__getitem__, names)))
+        table.thread.fromlist([threads[event.pid][event.tid] for event in events])
         if table.on_device:
             lanes = self.lanes
-            table.lane.extend(
+            table.lane.fromlist(
                 [
                     lanes[arg.device, arg.stream, arg.queue, arg.stream_id, event.pid, event.tid]
                     for arg, event in zip(args, events, strict=True)
@@ -218,7 +227,7 @@ class Reader:
             )
             self._store_collectives(category, first, args)
         if table.args:
-            table.extend_args(args, [event.name for event in events], strings)
+            table.extend_args(args, names, strings)
         self.counts[category] += len(events)
 
     def _store_collectives(self, category: str, first: int, args: Sequence[Any]) -> None:
