@@ -196,7 +196,7 @@ def test_facts_and_meta(load):
     """Plain values that JSON can hold."""
     trace = load(TraceBuilder(base_ns=TODAY, world_size=4).step(3, 0, 50).kernel("k", 10, 5, launch=(1, 2)))
     facts = facts_of(trace)
-    assert (facts.num_events, facts.num_device_events, facts.steps, facts.world_size) == (3, 1, (3,), 4)
+    assert (facts.num_events, facts.num_device_events, (*facts.steps,), facts.world_size) == (3, 1, (3,), 4)
     meta = job_meta([facts], [("config.json", "no trace")], Window())
     assert json.loads(json.dumps(meta)) == meta
     assert (meta["zero_ns"], meta["recorded_ns"], meta["start"]) == (TODAY, 50_000, "2025-06-15 15:06:40 UTC")
