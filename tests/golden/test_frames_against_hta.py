@@ -109,7 +109,7 @@ def test_call_graph(run):
     """The tree is that of the report's own table: HTA's has parents that are around nothing (HTA_FAULTS 10)."""
     trace = Trace(trace_dir=SHARED / "traces" / run)
     CallGraph(trace, [0])
-    host = trace.rank(0).host_with_python
+    host = trace.rank(0).host_with_python.frame()
     index, parent = index_of(trace.rank(0), host), host["parent"].to_numpy()
     expected = np.where(parent >= 0, index[parent], -1)
     assert trace.get_trace(0).loc[index, "parent"].tolist() == expected.tolist()
