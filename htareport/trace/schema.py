@@ -32,7 +32,6 @@ COLLECTIVE = (
     Arg("receiver", "Dst Rank", "int"),
 )
 OPERATOR = (
-    Arg("external_id", "External id", "int"),
     Arg("sequence", "Sequence number", "int"),
     Arg("forward_thread", "Fwd thread id", "int"),
     Arg("shapes", "Input Dims", "json"),

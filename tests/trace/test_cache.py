@@ -75,7 +75,7 @@ def _odd() -> TraceBuilder:
     """Ids of all kinds, and numbers that no column holds."""
     made = TraceBuilder(rank=0, world_size=2, host="node7", odd={"nested": [1.5, None, {"ü": 2**63}]})
     for pid, tid in (("Spans", -1), (2**64 - 1, 2**70), (1.5, None), (True, "é\u0000")):
-        made.complete("cpu_op", f"op {pid}", pid, tid, (1, 2), {"External id": 2**64 - 1, "Sequence number": -5})
+        made.complete("cpu_op", f"op {pid}", pid, tid, (1, 2), {"Fwd thread id": 2**64 - 1, "Sequence number": -5})
         made.event({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"process {pid}"}})
     made.cpu_op("aten::conv2d", 5, 1, **{"Input Dims": [[number] * 8 for number in range(3000)]})
     made.complete("a category of its own", "x", 1, 1, (7, 1), {"stream": 3})
