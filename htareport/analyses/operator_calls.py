@@ -39,15 +39,18 @@ def operator_calls(
     rows = launching_rows(host, events["launch"].to_numpy()[picked])
     order = np.lexsort((picked, rows, operators[picked]))  # Rows of the host are in order of launch, events of start.
     picked, rows = picked[order], rows[order]
-    operator, start = operators[picked], events["ts"].to_numpy()[picked]
+    operator = operators[picked]
     duration, codes = events["dur"].to_numpy()[picked], events["name"].cat.codes.to_numpy()[picked]
     name = launched.names_of(trace, operator)
     kernels = pd.DataFrame({"operator": name, "kernel": codes, "dur": duration}, copy=False)
-    stamps = host["ts"]
-    op_delay, launch_delay = stamps[rows] - stamps[operator], np.maximum(start - stamps[rows], 0)
     first = np.flatnonzero(np.diff(rows, prepend=-1))
-    launches = pd.DataFrame({"operator": name[first], "op_delay": op_delay[first], "launch_delay": launch_delay[first]})
+    called = host.at("ts", rows[first])
+    op_delay = called - host.at("ts", operator[first])
+    launch_delay = np.maximum(events["ts"].to_numpy()[picked[first]] - called, 0)
+    launches = pd.DataFrame({"operator": name[first], "op_delay": op_delay, "launch_delay": launch_delay})
     begin = np.flatnonzero(np.diff(operator, prepend=-1))
+    at = np.searchsorted(first, begin)
+    del picked, rows, order, called, first  # These are as long as the table of device events.
     stop = np.append(begin[1:], len(operator))[: len(begin)]
     owner = np.repeat(np.arange(len(begin)), stop - begin)
     sequences = pd.DataFrame(
@@ -58,8 +61,8 @@ def operator_calls(
             "first": begin,
             "stop": stop,
             "device": launched.summed(owner, duration, len(begin)),
-            "op_delay": op_delay[begin],
-            "launch_delay": launch_delay[begin],
+            "op_delay": op_delay[at],
+            "launch_delay": launch_delay[at],
         },
         copy=False,
     )

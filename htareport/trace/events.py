@@ -117,7 +117,7 @@ def device_table(
             "device": device,
             "stream": stream,
             "correlation": columns["correlation"],
-            "launch": launch,
+            "launch": launch.astype(np.int32),
             "step": step_of(steps, launched),
             "capture": columns["capture"],
             "source": columns["source"],
