@@ -139,7 +139,7 @@ def _apart(places: Codes, ids: Codes, length: int, fewest: int) -> Repeats:
 
 def _spaced(places: Codes, ids: Codes, following: Codes) -> tuple[Codes, Codes]:
     """Go from each occurrence to the first behind its end (of the same run, else the first of the next run)."""
-    step, at, kept = memoryview(following), 0, list[int]()  # A list of as many integers takes four times its room.
+    step, at, kept = following.data, 0, list[int]()  # A list of as many integers takes four times its room.
     while at < len(step):
         kept.append(at)
         at = step[at]

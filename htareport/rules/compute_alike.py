@@ -30,10 +30,10 @@ def _alike(rank: Rank) -> pd.DataFrame:
     mine = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy())
     rows = operators(rank)[mine]
     there = rows != NONE
-    operator, shapes = np.full(len(mine), NONE, np.int64), np.full(len(mine), NONE, np.int64)
+    operator, shapes = np.full(len(mine), NONE, np.int32), np.full(len(mine), NONE, np.int32)
     operator[there] = launched.names_of(trace, rows[there])
     shapes[there] = launched.codes_of(trace, rows[there], "shapes")
-    name, grid = events["name"].cat.codes.to_numpy()[mine].astype(np.int64), grid_codes(rank)[mine]
+    name, grid = events["name"].cat.codes.to_numpy()[mine], grid_codes(rank)[mine]
     device = pd.factorize(events["device"])[0][mine]
     columns = {"name": name, "grid": grid, "operator": operator, "shapes": shapes}
     left = events["dur"].to_numpy().copy()

@@ -88,6 +88,8 @@ def spread(rank: Rank, shares: NDArray[np.float64]) -> NDArray[np.float64]:
 @kept
 def sole(rank: Rank, beside: str = "") -> dict[Lane, Sole]:
     """When each device runs one event alone, in order; events of the kind `beside` are taken not to be there."""
+    if beside and not (rank.trace.device_events["kind"] == beside).any():
+        return sole(rank)
     return {lane: _sole(rank, lane, beside) for lane in rank.lanes}
 
 
