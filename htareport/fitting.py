@@ -55,10 +55,10 @@ def _limit(sizes: Iterable[int], most: int) -> int | None:
 def _sizes(summary: RankSummary) -> Mapping[tuple[str, ...], int]:
     """Bytes of each part, those together that have bytes in common."""
     parts: dict[str, Any] = {**summary.frames, **({RULES: summary.evidence} if summary.evidence else {})}
-    owners, groups = dict[int, str](), {name: [name] for name in parts}
+    owners, groups = dict[bytes, str](), {name: [name] for name in parts}
     for name, part in parts.items():
         for shared in _long(part):
-            other = owners.setdefault(id(shared), name)
+            other = owners.setdefault(shared, name)
             if (mine := groups[other]) is not groups[name]:
                 mine += groups[name]
                 for each in groups[name]:
