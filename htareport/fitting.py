@@ -13,6 +13,7 @@ RULES = "rules"  # Beside the names of analyses.
 _ROUNDS = 6
 _CLOSE = 0.95  # Not all of a part shrinks with its rows.
 _HARDLY = 0.95
+_OTHERS = 0.5  # Of the room: what is left at least for those that shrink, whatever the others send.
 _LEAST = 1e-5  # Share of its rows: there is nothing left then.
 _SHARED = 4_000  # Bytes from which on it matters that several send the same ones.
 
@@ -21,13 +22,14 @@ def fit(summary: RankSummary, again: Callable[[str, float], None]) -> None:
     """Make a summary small enough: `again` replaces a part of it by one with a share of the rows.
 
     What parts have in common is sent once only if it stays the same, so that they are made again together. A part that
-    hardly shrinks is left alone, and the others have to make up for it.
+    hardly shrinks is left alone, and the others have to make up for it, but not with all that they have: an analysis
+    from elsewhere may send what it likes.
     """
     asked = dict[tuple[str, ...], int]()  # Sizes before.
     for _ in range(_ROUNDS):
         sizes = _sizes(summary)
         fixed = {parts for parts, size in asked.items() if sizes.get(parts, 0) > _HARDLY * size}
-        left = MOST_BYTES - sum(sizes[parts] for parts in fixed)
+        left = max(MOST_BYTES - sum(sizes[parts] for parts in fixed), int(_OTHERS * MOST_BYTES))
         sizes = {parts: size for parts, size in sizes.items() if parts not in fixed}
         if (limit := _limit(sizes.values(), left)) is None:
             return
