@@ -25,9 +25,12 @@ def fit(summary: RankSummary, again: Callable[[str, float], None]) -> None:
     hardly shrinks is left alone, and the others have to make up for it, but not with all that they have: an analysis
     from elsewhere may send what it likes.
     """
-    asked = dict[tuple[str, ...], int]()  # Sizes before.
+    asked, had = dict[tuple[str, ...], int](), dict[str, float]()  # Sizes before, and shares.
     for _ in range(_ROUNDS):
         sizes = _sizes(summary)
+        for part in (part for parts, size in asked.items() if sizes.get(parts) == size for part in parts):
+            summary.shares.pop(part, None)  # It lacks nothing, or no more than it did before.
+            summary.shares.update({part: had[part]} if part in had else {})
         fixed = {parts for parts, size in asked.items() if sizes.get(parts, 0) > _HARDLY * size}
         left = max(MOST_BYTES - sum(sizes[parts] for parts in fixed), int(_OTHERS * MOST_BYTES))
         sizes = {parts: size for parts, size in sizes.items() if parts not in fixed}
@@ -40,6 +43,7 @@ def fit(summary: RankSummary, again: Callable[[str, float], None]) -> None:
             before = min(summary.shares.get(part, 1.0) for part in parts)
             share = max(_LEAST, before * _CLOSE * limit / size)
             for part in parts if share < before else ():
+                had.update({part: summary.shares[part]} if part in summary.shares else {})
                 summary.shares[part] = share
                 again(part, share)
 

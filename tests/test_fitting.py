@@ -84,6 +84,7 @@ def test_what_cannot_shrink_leaves_the_others_half_the_room(monkeypatch):
             summary.frames[part] = pack({"x": _numbers(int(2_000 * share))})
 
     fit(summary, again)
+    assert list(summary.shares) == ["a"]  # Of the other no rows are missing, and nothing says so.
     assert 0.2 < summary.shares["a"] < 0.4
     assert len(summary.frames["its"].frames()["x"]) == 10_000
 
