@@ -126,7 +126,7 @@ def pack(frames: Frames) -> Packed:
     ]
     written = msgspec.msgpack.encode([text.encode(errors=_ERRORS) for text in texts])
     odd = {name: frames[name].reset_index(drop=True) for name, each in taken.items() if each is None}
-    return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed(written), tuple(long), odd)
+    return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed_once(written), tuple(long), odd)
 
 
 def join(parts: Iterable[tuple[int, Packed]]) -> Frames:

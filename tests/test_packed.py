@@ -103,6 +103,11 @@ def test_columns_that_several_analyses_have_cross_to_the_parent_once():
     assert len(pickle.dumps((one, two))) < 1.1 * len(pickle.dumps(one))
 
 
+def test_texts_that_several_frames_have_cross_to_the_parent_once():
+    one, two = (pack({name: FRAMES["texts"]}) for name in "ab")
+    assert one.texts is two.texts
+
+
 def test_threads_that_pack_at_once_pack_as_one_does():
     frames = [{"f": pd.DataFrame({"x": np.arange(50_000) / (seed + 3)})} for seed in range(16)]
     with ThreadPoolExecutor(4) as threads:  # A compressor that they shared would end the process.
