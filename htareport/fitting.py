@@ -13,6 +13,7 @@ RULES = "rules"  # Beside the names of analyses.
 _ROUNDS = 6
 _CLOSE = 0.95  # Not all of a part shrinks with its rows.
 _HARDLY = 0.95
+_OTHERS = 0.5  # Of the room: what is left at least for those that shrink, whatever the others send.
 _LEAST = 1e-5  # Share of its rows: there is nothing left then.
 _SHARED = 4_000  # Bytes from which on it matters that several send the same ones.
 
@@ -21,13 +22,17 @@ def fit(summary: RankSummary, again: Callable[[str, float], None]) -> None:
     """Make a summary small enough: `again` replaces a part of it by one with a share of the rows.
 
     What parts have in common is sent once only if it stays the same, so that they are made again together. A part that
-    hardly shrinks is left alone, and the others have to make up for it.
+    hardly shrinks is left alone, and the others have to make up for it, but not with all that they have: an analysis
+    from elsewhere may send what it likes.
     """
-    asked = dict[tuple[str, ...], int]()  # Sizes before.
+    asked, had = dict[tuple[str, ...], int](), dict[str, float]()  # Sizes before, and shares.
     for _ in range(_ROUNDS):
         sizes = _sizes(summary)
+        for part in (part for parts, size in asked.items() if sizes.get(parts) == size for part in parts):
+            summary.shares.pop(part, None)  # It lacks nothing, or no more than it did before.
+            summary.shares.update({part: had[part]} if part in had else {})
         fixed = {parts for parts, size in asked.items() if sizes.get(parts, 0) > _HARDLY * size}
-        left = MOST_BYTES - sum(sizes[parts] for parts in fixed)
+        left = max(MOST_BYTES - sum(sizes[parts] for parts in fixed), int(_OTHERS * MOST_BYTES))
         sizes = {parts: size for parts, size in sizes.items() if parts not in fixed}
         if (limit := _limit(sizes.values(), left)) is None:
             return
@@ -38,6 +43,7 @@ def fit(summary: RankSummary, again: Callable[[str, float], None]) -> None:
             before = min(summary.shares.get(part, 1.0) for part in parts)
             share = max(_LEAST, before * _CLOSE * limit / size)
             for part in parts if share < before else ():
+                had.update({part: summary.shares[part]} if part in summary.shares else {})
                 summary.shares[part] = share
                 again(part, share)
 
@@ -55,10 +61,10 @@ def _limit(sizes: Iterable[int], most: int) -> int | None:
 def _sizes(summary: RankSummary) -> Mapping[tuple[str, ...], int]:
     """Bytes of each part, those together that have bytes in common."""
     parts: dict[str, Any] = {**summary.frames, **({RULES: summary.evidence} if summary.evidence else {})}
-    owners, groups = dict[int, str](), {name: [name] for name in parts}
+    owners, groups = dict[bytes, str](), {name: [name] for name in parts}
     for name, part in parts.items():
         for shared in _long(part):
-            other = owners.setdefault(id(shared), name)
+            other = owners.setdefault(shared, name)
             if (mine := groups[other]) is not groups[name]:
                 mine += groups[name]
                 for each in groups[name]:

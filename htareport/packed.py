@@ -9,6 +9,7 @@ then kept and read once.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -125,7 +126,7 @@ def pack(frames: Frames) -> Packed:
     ]
     written = msgspec.msgpack.encode([text.encode(errors=_ERRORS) for text in texts])
     odd = {name: frames[name].reset_index(drop=True) for name, each in taken.items() if each is None}
-    return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed(written), tuple(long), odd)
+    return Packed(_compressed(msgspec.msgpack.encode(packed)), _compressed_once(written), tuple(long), odd)
 
 
 def join(parts: Iterable[tuple[int, Packed]]) -> Frames:
@@ -263,9 +264,14 @@ def _decoded(packed: Packed) -> list[_Frame]:
     return frames
 
 
-@lru_cache(1)
-def _compressor() -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(level=_LEVEL)
+class _Own(threading.local):
+    """The compressor of a thread: one that two share at a time ends the process."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=_LEVEL)
+
+
+_own = _Own()
 
 
 @lru_cache(256)
@@ -275,4 +281,4 @@ def _compressed_once(data: bytes) -> bytes:
 
 
 def _compressed(data: bytes) -> bytes:
-    return _compressor().compress(data)
+    return _own.compressor.compress(data)

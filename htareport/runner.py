@@ -228,7 +228,8 @@ def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Pr
     known, left = list[RankSummary](), dict(trace.files)
     if executor and is_of_this_machine(executor):  # Else whoever reads looks for itself.
         known = [each for rank, files in trace.files.items() if (each := look_up(rank, files, work))]
-        left = {rank: files for rank, files in left.items() if rank not in {each.rank for each in known}}
+        there = {each.rank for each in known}
+        left = {rank: files for rank, files in left.items() if rank not in there}
     found = chain(known, over_ranks(summarize, left, executor, _not_loaded, work))
     for done, summary in enumerate(found, 1):
         if progress:

@@ -36,7 +36,8 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
 class _Writer:
     def __init__(self, classes: Mapping[str, type]) -> None:
         self._names = {each: name for name, each in classes.items()}
-        self._places = dict[int, int]()  # Of objects that may stand again, by id: they are alive as long as the value.
+        # Of what may stand again: of bytes by value, of others by id, as they are alive as long as the value.
+        self._places = dict[bytes | int, int]()
 
     def tree(self, value: Any) -> Any:
         kind = type(value)
@@ -48,10 +49,11 @@ class _Writer:
             return value if _is_plain(value) else [_TEXT, value.encode(errors=_ERRORS)]
         if kind is bytes and len(value) < _FEW:
             return value
-        if (place := self._places.get(id(value))) is not None:
+        known = value if kind is bytes else id(value)
+        if (place := self._places.get(known)) is not None:
             return [_AGAIN, place]
         made = self._object(value, kind)
-        self._places[id(value)] = len(self._places)  # Behind what it holds, as it is read.
+        self._places[known] = len(self._places)  # Behind what it holds, as it is read.
         return made
 
     def _object(self, value: Any, kind: type) -> Any:

@@ -72,6 +72,23 @@ def test_what_cannot_shrink_is_asked_a_few_times_only(monkeypatch):
     assert len(summary.frames["a"].frames()["x"]) == 5_000
 
 
+def test_what_cannot_shrink_leaves_the_others_half_the_room(monkeypatch):
+    """A plug-in's 80 kB cost the 16 kB of the others a half at most, not all: they get 5 of 10 kB."""
+    monkeypatch.setattr(fitting, "MOST_BYTES", 10_000)
+    summary = RankSummary(
+        0, frames={name: pack({"x": _numbers(rows)}) for name, rows in (("its", 10_000), ("a", 2_000))}
+    )
+
+    def again(part: str, share: float) -> None:
+        if part == "a":
+            summary.frames[part] = pack({"x": _numbers(int(2_000 * share))})
+
+    fit(summary, again)
+    assert list(summary.shares) == ["a"]  # Of the other no rows are missing, and nothing says so.
+    assert 0.2 < summary.shares["a"] < 0.4
+    assert len(summary.frames["its"].frames()["x"]) == 10_000
+
+
 @pytest.fixture
 def many(tmp_path):
     """A rank with long names of kernels, operators and annotations, each once, and many sizes of collectives."""

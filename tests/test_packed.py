@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,17 @@ def test_columns_that_several_analyses_have_cross_to_the_parent_once():
     sent = pickle.loads(pickle.dumps((one, two)))  # noqa: S301  as an executor does
     assert sent[0].long[0] is sent[1].long[0]
     assert len(pickle.dumps((one, two))) < 1.1 * len(pickle.dumps(one))
+
+
+def test_texts_that_several_frames_have_cross_to_the_parent_once():
+    one, two = (pack({name: FRAMES["texts"]}) for name in "ab")
+    assert one.texts is two.texts
+
+
+def test_threads_that_pack_at_once_pack_as_one_does():
+    frames = [{"f": pd.DataFrame({"x": np.arange(50_000) / (seed + 3)})} for seed in range(16)]
+    with ThreadPoolExecutor(4) as threads:  # A compressor that they shared would end the process.
+        assert list(threads.map(pack, frames)) == [pack(each) for each in frames]
 
 
 def ranks(*frames: pd.DataFrame) -> dict[int, dict[str, pd.DataFrame]]:

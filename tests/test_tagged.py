@@ -53,6 +53,15 @@ def test_what_stands_twice_is_written_once_and_is_one_object_again():
     assert found[2] == inner
 
 
+def test_equal_bytes_are_written_once_whoever_made_them():
+    """How large a value is does not depend on what else its process has packed before."""
+    value = [b"x" * 1000, b"y" * 1000, bytes(bytearray(b"x" * 1000))]
+    assert value[0] is not value[2]
+    data = encode(value, CLASSES)
+    assert len(data) < 2100
+    assert decode(data, CLASSES) == value
+
+
 def test_arrays_can_be_written_to():
     """As those can that were made here."""
     found = decode(encode(np.arange(3), {}), {})

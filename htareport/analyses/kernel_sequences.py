@@ -126,7 +126,7 @@ class KernelSequences(Analysis):
             raise UsageError(f"{self.name}.longest: {self.longest} is less than {self.name}.shortest, {self.shortest}")
 
     def map(self, trace: RankTrace) -> Frames:
-        most = at_most(_MOST["operators"]) + 1  # One more than is sent, to know whether there are more.
+        most = _MOST["operators"] + 1  # One more than is ever sent, to know whether there are more.
         found = {"operators": under_operators(trace, self.shortest, self.longest, most)}
         found["streams"] = self._on_streams(trace)
         rows = {name: frame.head(at_most(_MOST[name], len(frame))) for name, frame in found.items()}
@@ -153,7 +153,7 @@ class KernelSequences(Analysis):
         for name, values in within.items():
             table[name] = launched.summed(found.run, values, len(table))
         order = table.sort_values(["idle", "device", "length"], ascending=False, kind="stable").index[:_LOOKED_AT]
-        chosen = leading(found, order.to_numpy(), len(events), at_most(_MOST["streams"]) + 1)
+        chosen = leading(found, order.to_numpy(), len(events), _MOST["streams"] + 1)
         table = table.iloc[chosen].reset_index(drop=True)
         example = found.starts[limits[chosen]]
         names = launched.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.findings import Finding
@@ -29,14 +30,15 @@ _SHOWN = 8
 
 
 class _Exchange(NamedTuple):
-    """The calls of one group: elements that each rank (row) sends or gets, whichever is more, and of all ranks.
+    """Calls of one group, the first of so many: elements that a rank of each sends or gets at most.
 
     `mean` is what each gets if all get as many; `transfer` is how long the shortest takes, ns.
     """
 
     group: str
     ranks: tuple[int, ...]
-    received: NDArray[np.int64]  # By rank, of all calls.
+    calls: int  # In all.
+    received: NDArray[np.int64]  # By rank.
     most: NDArray[np.int64]
     mean: NDArray[np.float64]
     transfer: NDArray[np.int64]
@@ -48,9 +50,14 @@ class _Exchange(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """What calls would take less if all ranks moved as much, ns."""
-        share = 1 - np.divide(self.mean, self.most, out=np.ones(len(self.mean)), where=self.most > 0)
-        return float((np.maximum(share, 0) * self.transfer).sum())
+        """What all calls would take less if all ranks moved as much, ns: those that are not here as those that are."""
+        return self.share * float(self.transfer.mean()) * self.calls
+
+    @property
+    def share(self) -> float:
+        """The part of their time that this is."""
+        less = 1 - np.divide(self.mean, self.most, out=np.ones(len(self.mean)), where=self.most > 0)
+        return float((np.maximum(less, 0) * self.transfer).sum()) / max(int(self.transfer.sum()), 1)
 
 
 @dataclass(frozen=True)
@@ -85,14 +92,8 @@ class UnevenExchange(Rule):
         rows = kernels(rank)
         rows = rows[rows["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         rows = rows[in_steps(rank)[rows.index.to_numpy()] & (rows["received"] >= 0).to_numpy()]
-        rows = rows[rows.groupby(_GROUP).cumcount().to_numpy() < at_most(_MOST_CALLS)]
-        counts = rows.groupby(_GROUP)["dur"].transform("size")
-        first = np.lexsort((np.arange(len(rows)), rows.groupby(_GROUP).ngroup().to_numpy(), -counts.to_numpy()))
-        rows = rows.iloc[np.sort(first[: at_most(_MOST_CALLS_IN_ALL, len(rows))])]
-        sizes = pack({"exchanges": rows[[*_GROUP, "sent", "received", "dur"]].astype({"group_size": "int64"})})
-        calls = calls_of(rank)
-        waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank)
-        return replace(calls, numbers={**calls.numbers, "exchanges": sizes, "exchange waits": waits})
+        waits, calls = total(common(awaited(rank), sets_of(rank, rows))) / per(rank), calls_of(rank)
+        return replace(calls, numbers={**calls.numbers, "exchanges": _sent(rows), "exchange waits": waits})
 
     def takes(self, found: Found) -> Mapping[int, float]:
         skew, others = skew_of(found), found.shared.get(TAKEN, {})
@@ -109,9 +110,7 @@ class UnevenExchange(Rule):
         return taken
 
     def change(self, found: Found) -> Change:
-        shares = {
-            (each.group, each.ranks): each.excess / max(int(each.transfer.sum()), 1) for each in self._uneven(found)
-        }
+        shares = {(each.group, each.ranks): each.share for each in self._uneven(found)}
         every = transfers(found)
         every = every[every["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         share = [shares.get(key, 0.0) for key in zip(every["process_group"], every["ranks"], strict=True)]
@@ -129,7 +128,7 @@ class UnevenExchange(Rule):
         return self.finding(
             found,
             f"All-to-alls{group} are uneven: the fullest rank moves {most.ratio:.2g} times the mean",
-            evidence=f"{counted(len(most.transfer), 'call')} among {len(most.ranks)} ranks; of all elements arrive: "
+            evidence=f"{counted(most.calls, 'call')} among {len(most.ranks)} ranks; of all elements arrive: "
             f"{told} (even: {found.percent(1 / len(most.ranks))}).",
             advice="Balance what is exchanged: a balancing loss or a capacity per expert, experts that are asked most "
             "on different ranks or copied; large and hot tables spread over ranks.",
@@ -147,6 +146,16 @@ class UnevenExchange(Rule):
         return [each for each in every if each.ratio >= self.ratio]
 
 
+def _sent(rows: pd.DataFrame) -> Packed:
+    """The first exchanges of each group, and how many it has in all (`calls`): a rank may have room for fewer rows."""
+    rows = rows.assign(calls=rows.groupby(_GROUP)["dur"].transform("size").astype("int64"))
+    most = at_most(_MOST_CALLS, int(rows["calls"].max()) if len(rows) else 0)
+    rows = rows[rows.groupby(_GROUP).cumcount().to_numpy() < most]
+    first = np.lexsort((np.arange(len(rows)), rows.groupby(_GROUP).ngroup().to_numpy(), -rows["calls"].to_numpy()))
+    rows = rows.iloc[np.sort(first[:_MOST_CALLS_IN_ALL])]
+    return pack({"exchanges": rows[[*_GROUP, "calls", "sent", "received", "dur"]].astype({"group_size": "int64"})})
+
+
 def _exchanges(found: Found) -> list[_Exchange]:
     """Groups of which all ranks are recorded, with as many calls on each."""
     sizes = dict[tuple[str, str, int], dict[int, NDArray[np.int64]]]()
@@ -154,15 +163,16 @@ def _exchanges(found: Found) -> list[_Exchange]:
         packed: Packed = each.numbers["exchanges"]
         for (group, members, size), mine in packed.frames()["exchanges"].groupby(_GROUP):
             key = str(group), str(members), int(cast("int", size))
-            sizes.setdefault(key, {})[rank] = mine[["sent", "received", "dur"]].to_numpy(np.int64)
+            sizes.setdefault(key, {})[rank] = mine[["calls", "sent", "received", "dur"]].to_numpy(np.int64)
     return [
         _exchange(key[0], by_rank)
         for key, by_rank in sorted(sizes.items())
-        if len(by_rank) == key[2] > 1 and len({len(calls) for calls in by_rank.values()}) == 1
+        if len(by_rank) == key[2] > 1 and len({int(calls[0, 0]) for calls in by_rank.values()}) == 1
     ]
 
 
 def _exchange(group: str, by_rank: Mapping[int, NDArray[np.int64]]) -> _Exchange:
-    sent, received, took = np.stack(list(by_rank.values())).transpose(2, 0, 1)
-    most = np.maximum(sent, received).max(axis=0)
-    return _Exchange(group, tuple(by_rank), received.sum(axis=1), most, received.mean(axis=0), took.min(axis=0))
+    shortest = min(map(len, by_rank.values()))  # A rank may have sent fewer.
+    calls, sent, received, took = np.stack([each[:shortest] for each in by_rank.values()]).transpose(2, 0, 1)
+    most, mean, count = np.maximum(sent, received).max(axis=0), received.mean(axis=0), int(calls[0, 0])
+    return _Exchange(group, tuple(by_rank), count, received.sum(axis=1), most, mean, took.min(axis=0))

@@ -171,8 +171,8 @@ class OccupancyLimit(Rule):
     Kernels that are no library's (Triton's, and CUDA kernels of one's own), of at least `shortest` µs, take at least
     `registers` registers per thread where registers are the limit, or so much shared memory that fewer than `blocks`
     blocks fit on a processor; there are more blocks than fit at once, and they take at least `least` of the compute
-    time. What fits follows from what is
-    recorded of the kernel and the device; where any of it is missing (AMD), nothing is known.
+    time. What fits follows from what is recorded of the kernel and the device; where any of it is missing (AMD),
+    nothing is known.
 
     ## What it could save
     Nothing is claimed: that more warps help is likely only where kernels wait for memory, of which C11 speaks.
@@ -205,13 +205,20 @@ class OccupancyLimit(Rule):
             mine, number = mine[own], found.number[few][own]
         if not len(mine) or events.durations[mine].sum() < self.least * compute_time(rank):
             return None
-        is_mine = np.zeros(len(events.durations), np.bool_)
-        is_mine[mine] = True
         worst = int(np.bincount(number, events.durations[mine]).argmax())
         way = found.ways[worst]
+        if way.held is None:  # It would not be limited.
+            return None
         name = short(rank.trace.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
-        numbers = {"kernels": events.kernels(is_mine), "name": name, "held": way.held, "way": way._asdict(),
-                   "room": _room(way), "share": int(events.durations[mine].sum()) / compute_time(rank)}  # fmt: skip
+        numbers = {
+            "name": name,
+            "blocks": way.held.blocks,
+            "warps": way.held.warps,
+            "limiter": str(way.held.limiter),
+            "way": {key: getattr(way, key) for key in ("threads", "registers", "shared_memory")},
+            "room": _room(way),
+            "share": int(events.durations[mine].sum()) / compute_time(rank),
+        }
         return Evidence(numbers=numbers)
 
     def _is_limited(self, each: Launched) -> bool:
@@ -224,15 +231,16 @@ class OccupancyLimit(Rule):
     def tell(self, found: Found) -> Finding | None:
         rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
         n = evidence.numbers
-        held, why = n["held"], _WHY[n["held"].limiter].format(**n["way"])
+        blocks, limiter = n["blocks"], Limiter(n["limiter"])
+        why = _WHY[limiter].format(**n["way"])
         return self.finding(
             found,
-            f"Of `{n['name']}` only {held.blocks} block{'s' * (held.blocks > 1)} fit{'s' * (held.blocks == 1)} on a "
-            f"processor, because of {held.limiter}",
+            f"Of `{n['name']}` only {blocks} block{'s' * (blocks > 1)} fit{'s' * (blocks == 1)} on a processor, "
+            f"because of {limiter}",
             severity=Severity.LOW,
             evidence=f"On rank {rank}, {found.percent(n['share'])} of compute is such kernels. The limit is {why}; "
-            f"{held.warps} warps are {found.percent(n['room'])} of what a processor holds.",
-            advice=_REMEDY[held.limiter] + " Where registers spill, it gets slower: measure.",
+            f"{n['warps']} warps are {found.percent(n['room'])} of what a processor holds.",
+            advice=_REMEDY[limiter] + " Where registers spill, it gets slower: measure.",
             verify="More blocks fit, and the kernel takes less time.",
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',
         )

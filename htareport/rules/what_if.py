@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class WhatIf:
         entries = self.entries
         removed = _nothing(len(entries), len(self.ranks), len(codes))
         for number, each in enumerate(self.moves):
-            mine = np.flatnonzero(entries["rank"].to_numpy() == number)
+            mine = self._mine[number]
             place = entries["place"].to_numpy()[mine]
             for column, code in enumerate(codes):
                 if code in each.codes:
@@ -93,10 +94,17 @@ class WhatIf:
 
     def _remove(self, removed: Removed, number: int, column: int, own: NDArray[Any]) -> None:
         """Take from a rank its own time: so much until each of its points."""
-        mine = np.flatnonzero(self.entries["rank"].to_numpy() == number)
+        mine = self._mine[number]
         at = [self.entries[name].to_numpy()[mine] for name in ("at_arrival", "at_end")]
         removed.at_arrival[mine, column], removed.at_end[mine, column] = own[at[0]], own[at[1]]
         removed.in_all[number, column] = own[self.last[number]]
+
+    @cached_property
+    def _mine(self) -> list[NDArray[np.intp]]:
+        """The places of each rank's entries, worked out once: there may be thousands of ranks."""
+        rank = self.entries["rank"].to_numpy()
+        order = np.argsort(rank, kind="stable")
+        return np.split(order, np.searchsorted(rank[order], np.arange(1, len(self.ranks))))
 
     def _moving(self) -> Ints:
         """How long each collective lasts once all have come."""

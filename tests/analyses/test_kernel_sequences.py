@@ -7,6 +7,7 @@ from builder import TraceBuilder
 
 from htareport.analyses.kernel_sequences import KernelSequences
 from htareport.errors import UsageError
+from htareport.room import room_for
 
 
 def rows_of(section, name="streams"):
@@ -142,17 +143,18 @@ def test_sequences_of_one_length_only(run):
     }
 
 
+def many(rank, numbers):
+    """Operators of two kernels each."""
+    trace = TraceBuilder(rank, 2)
+    for number in numbers:
+        at = 100 * number
+        trace.cpu_op(f"op{number:02}", at, 50).kernel("a", at + 60, 5, launch=(at + 5, 2))
+        trace.kernel("b", at + 66, 5, launch=(at + 10, 2))
+    return trace
+
+
 def test_what_is_cut_is_told(run):
     """81 operators of two kernels: a rank sends 80, and so lacks the one that the other rank has too."""
-
-    def many(rank, numbers):
-        trace = TraceBuilder(rank, 2)
-        for number in numbers:
-            at = 100 * number
-            trace.cpu_op(f"op{number:02}", at, 50).kernel("a", at + 60, 5, launch=(at + 5, 2))
-            trace.kernel("b", at + 66, 5, launch=(at + 10, 2))
-        return trace
-
     section = run(KernelSequences(), many(0, range(81)))
     assert len(section.table("operators")) == 80
     assert section.notes == ("The table under operators holds the 80 rows of most device time; there are more.",)
@@ -163,3 +165,10 @@ def test_what_is_cut_is_told(run):
         "The table under operators adds up, of each rank, the 80 rows of most device time; 1 of 2 ranks have "
         "more, and what they leave out is missing from the sums."
     )
+
+
+def test_where_there_is_room_for_half_the_rows_half_are_sent(run):
+    with room_for(0.5):
+        section = run(KernelSequences(), many(0, range(81)))
+    assert len(section.table("operators")) == 40
+    assert [note.endswith("there are more.") for note in section.notes] == [True]

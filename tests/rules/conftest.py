@@ -9,18 +9,21 @@ import pytest
 
 from htareport.rules.looking import look
 from htareport.runner import analyze
+from htareport.summaries import CLASSES
+from htareport.tagged import decode, encode
 
 
 @pytest.fixture
 def tell(tmp_path, monkeypatch):
     """Write each builder's trace, one rank each, and return the section of findings of some rules.
 
-    What they find is sent as by a worker, and none of them may fail.
+    What they find is kept and sent as by a worker, and none of them may fail.
     """
     runs = count()
 
     def sent(*given):
-        return pickle.loads(pickle.dumps(look(*given)))  # noqa: S301  our own bytes
+        kept = decode(encode(look(*given), CLASSES), CLASSES)
+        return pickle.loads(pickle.dumps(kept))  # noqa: S301  our own bytes
 
     monkeypatch.setattr("htareport.runner.look", sent)
 
