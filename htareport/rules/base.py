@@ -197,3 +197,8 @@ class Rule(Configurable, ABC):
 def severity_of(share: float) -> Severity:
     """Severity of a saving that is this share of step time."""
     return Severity.HIGH if share >= HIGH else Severity.MEDIUM if share >= MEDIUM else Severity.LOW
+
+
+def least_of(*severities: Severity) -> Severity:
+    """The least grave of them."""
+    return min(severities, key=list(Severity).index)

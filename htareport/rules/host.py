@@ -8,7 +8,7 @@ import numpy as np
 
 from htareport.algorithms import intervals
 from htareport.findings import Finding, Severity
-from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.base import Evidence, Family, Found, Rule, least_of, severity_of
 from htareport.rules.host_rows import IDLE, ON_HOST, frame_in, in_front, late, listed, of, per
 from htareport.rules.rank import Lane, Rank, Sets, common, minus, total
 from htareport.trace import Capability
@@ -180,7 +180,7 @@ class WorkQueued(Rule):
         return self.finding(
             found,
             f"The GPU is idle for {found.time(found.most)} {found.per} although its work is queued",
-            severity=min(severity_of(found.share), Severity.MEDIUM, key=list(Severity).index),
+            severity=least_of(severity_of(found.share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
             f"it up: {listed(n['behind'], found, n['per'])} {found.per}.",
             advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "
