@@ -87,7 +87,7 @@ class ExposedCommunication(Rule):
             advice=" ".join(self._advice(found, n)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
             verify="`exposed_comm_pct` goes down in `htareport diff`.",
-            snippet=_SNIPPETS[_way(n["groups"])],
+            snippet=_SNIPPETS[_way(found)],
         )
 
     @staticmethod
@@ -127,7 +127,7 @@ class ExposedCommunication(Rule):
             said.append(
                 f"Large calls at {rate} come late on some rank, or take a slow way: `NCCL_DEBUG=INFO` shows which."
             )
-        way = _way(n["groups"])
+        way = _way(found)
         if way == "gradients" and any(group["single"] for group in n["groups"]):
             said.append("They are fp32: reduce in bf16 (`bf16_compress_hook`).")
         return [*said, _REMEDIES[way]]
@@ -177,15 +177,27 @@ def _group_words(group: dict[str, Any], found: Found) -> str:
     return f"{said} (median call {size}, {rate} with all waiting)"
 
 
-def _way(groups: list[dict[str, Any]]) -> str:
-    """What the collective that is awaited most is for, of those whose kind is known."""
+def _way(found: Found) -> str:
+    """What the collective that is awaited most is for, of those whose kind is known.
+
+    A job that only infers has no gradients, and its parameters lie where they are used: it reduces parts of layers.
+    """
+    groups = found.numbers["groups"]
     group = next((each for each in groups if each["collective"] != OTHER), {"collective": OTHER})
     collective = group["collective"]
     if collective.startswith("all_to_all") or collective == "send_recv":
         return "exchange"
     if collective.startswith(("all_reduce", "reduce_scatter", "all_gather")):
         shards = not collective.startswith("all_reduce")
-        return "layers" if group["layers"] else "shards" if shards else "gradients" if group["back"] else "reduction"
+        return (
+            "layers"
+            if group["layers"] or found.infers
+            else "shards"
+            if shards
+            else "gradients"
+            if group["back"]
+            else "reduction"
+        )
     return "other"
 
 

@@ -231,7 +231,8 @@ def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float, shared: di
     if not evidence:
         return None
     saving = {each.rank: length(each.pieces, [rule.code]) for each in ranks if rule.code in each.found}
-    return Found(evidence, saving, step_ns, len(ranks), any(each.steps for each in ranks), shared)
+    has_steps, infers = any(each.steps for each in ranks), all(each.infers for each in ranks)
+    return Found(evidence, saving, step_ns, len(ranks), has_steps, shared, infers)
 
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:

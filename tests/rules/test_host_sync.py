@@ -112,6 +112,12 @@ def test_the_line_of_python_is_named(findings):
     assert "`train.py(12): step`" in findings(RULES, trace)["H5"].evidence
 
 
+def test_only_who_trains_has_losses(findings):
+    trace = drained(("aten::item",))
+    assert "loss" not in findings(RULES, trace)["H5"].advice + findings(RULES, trace)["H5"].snippet
+    assert "losses" in findings(RULES, trace.cpu_op("Optimizer.step#SGD.step", 500, 10))["H5"].advice
+
+
 def test_two_devices_count_by_half(saved):
     """The other device is never idle: what one loses is half per device."""
     trace = drained(("aten::item",)).kernel("x", 0, 1000, device=1, launch=(1, 1))
