@@ -88,7 +88,8 @@ def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts], *, has_gpu: bo
     if step := facts.get("step_time"):
         return f"{text(step.value, Unit.NANOSECONDS)} per step{'' if has_gpu else ' on the host'}"
     if span := facts.get("device_span"):
-        return f"{text(span.value, Unit.NANOSECONDS)} from the first to the last GPU event, without steps"
+        which = " on average" if sum(bool(each.num_device_events) for each in ranks) > 1 else ""
+        return f"{text(span.value, Unit.NANOSECONDS)}{which} from the first to the last GPU event, without steps"
     recorded = text(max((each.recorded_ns for each in ranks), default=0), Unit.NANOSECONDS)
     return f"{recorded} recorded{'' if any(each.all_steps for each in ranks) else ', without steps'}"
 
