@@ -152,6 +152,8 @@ def _slowest(facts: dict[str, Fact], lead: Finding | None) -> list[str]:
 def _host_only(facts: dict[str, Fact]) -> list[str]:
     top = facts.get("top_operator_share")
     said = ["No GPU activity was recorded."]
+    if (comm := facts.get("critical_path_comm_share")) and comm.value is not None and comm.value >= _WORTH_SAYING:
+        said.append(f"{_percent(comm.value)} of the critical path is communication, waits for other ranks included.")
     if top and top.value is not None:
         said.append(f"{top.detail} takes {_percent(top.value)} of the host operators' time.")
     return said

@@ -256,6 +256,10 @@ class CriticalPath(Analysis):
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["ranks"].sort_values("rank").iloc[0]
+        if row["path"] and not row["device_events"] and row[str(Bound.COMM)]:
+            share, words = row[str(Bound.COMM)] / row["path"], _MEANINGS[Bound.COMM]
+            name = "critical_path_comm_share"
+            yield Fact(name, "of the critical path is communication", share, Unit.RATIO, "on the host", words)
         if row["path"] and row["device_events"]:  # Else there is nothing but the host.
             share = sum(row[str(bound)] for bound in _HOST_BOUNDS) / row["path"]
             words = "Share of host operators, Python and launch overhead in the length of the critical path."
