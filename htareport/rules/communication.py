@@ -22,6 +22,7 @@ from htareport.rules.communication_sets import (
     covered_by,
     exposed,
     in_backward,
+    is_of_data,
     is_of_layers,
     kernels,
 )
@@ -139,7 +140,7 @@ def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
     first, number = distinct(columns["what"], columns["collective"])
     names = [(str(columns["what"][row]), str(columns["collective"][row])) for row in first.tolist()]
     awaits = summed(number, columns["awaited"], len(names)).tolist()
-    flags = (in_backward(rank, rows), is_of_layers(rows))
+    flags = (in_backward(rank, rows) | is_of_data(rows), is_of_layers(rows))
     order = sorted(range(len(names)), key=lambda each: (-awaits[each], names[each]))
     found = [each for each in order if awaits[each] > _LEAST_SHOWN * sum(awaits)][:_MOST_GROUPS]
     return [

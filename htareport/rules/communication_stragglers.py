@@ -100,8 +100,9 @@ def _evidence(skew: Skew, rank: int, found: Found) -> str:
     what = late.groupby(["name", "process_group"])["margin"].sum().sort_values(ascending=False, kind="stable").index[0]
     others = skew.every[is_late(skew.every) & (skew.every["rank"] != rank)]
     next_most = int(others["rank"].value_counts().max()) if len(others) else 0
+    more = f"more than {next_most}" if next_most else "any"
     return (
-        f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to more than {next_most}: by "
+        f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to {more}: by "
         f"{found.time(float(late['margin'].mean()))} on average, mostly to {' · '.join(filter(None, what))}."
     )
 

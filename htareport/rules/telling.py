@@ -31,10 +31,10 @@ step on the rank where that is largest, a ceiling and not a promise. Findings ar
 before it, so that no time counts twice; together they save no more than the union of their intervals. What only lets \
 idle time arise, as a call that waits for the device does, comes behind what fills that time. Savings are means over \
 the steps, as is the step that they are compared with. High: from 5 % of the step on, medium: from 2 %, \
-low: from 0.5 %; less is not shown. Where it is known what becomes of the step, that counts: what makes it no shorter \
-is low, and comes behind what does. Advice about idle time is held back where the trace does not show the device's \
-work as it was, and is for information only where the devices are idle for less than 10 % of the time, or where it \
-says to launch faster and the host waits longer for room in its queue than the devices for the host.
+low: from 0.5 %; less is not shown. Where it is known what becomes of the step, that counts, in the order and in how \
+grave a finding is. Advice about idle time is held back where the trace does not show the device's work as it was, and \
+is for information only where the devices are idle for less than 10 % of the time, or where it says to launch faster \
+and the host waits longer for room in its queue than the devices for the host.
 
 What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
 them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \
@@ -150,14 +150,16 @@ def _in_order(
 ) -> list[str]:
     """Codes as they are told: quality, then what is most worthwhile, what is general, and what is for information.
 
-    What would make no step shorter comes behind what would: other ranks are waited for all the same.
+    Nothing counts for more than what the step gains by it. What saves nothing and is no more than a remark comes last.
     """
     quality = [code for code in told if _rule(rules, code).family is Family.QUALITY]
     general = [code for code in told if _rule(rules, code).is_general]
-    ordered = owners.ordered([code for code in told if code not in (*quality, *general)])
-    ordered = sorted(ordered, key=lambda code: _gains_nothing(told[code]))
+    gains = {code: gain for code, each in told.items() if (gain := _gain(each)) is not None}
+    ordered = owners.ordered([code for code in told if code not in (*quality, *general)], gains)
     informs = {code for code in told if gates.is_informational(_rule(rules, code), found[code], ranks)}
-    order = sorted([*ordered, *owners.ordered(general)], key=informs.__contains__)
+    remarks = {code for code, each in told.items() if not each.saving_ns and each.severity is Severity.LOW}
+    every = [*ordered, *owners.ordered(general, gains)]
+    order = sorted(every, key=lambda code: (code in informs, code in remarks))
     return [*quality, *_with_followers(order, rules)]
 
 
@@ -169,10 +171,10 @@ def _as_grave(finding: Finding, rule: Rule, before: Sequence[Finding]) -> Findin
     return replace(finding, severity=least_of(finding.severity, leader.severity))
 
 
-def _gains_nothing(finding: Finding) -> bool:
-    """Whether it is known that the step would be as good as no shorter without it."""
+def _gain(finding: Finding) -> float | None:
+    """By how much the step would be shorter without it, ns; None where that is not known."""
     step, without = finding.step_ns, finding.without_ns
-    return step is not None and without is not None and step - without < LOW * step
+    return None if step is None or without is None else float(step - without)
 
 
 def _rule(rules: Sequence[Rule], code: str) -> Rule:
