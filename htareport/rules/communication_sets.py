@@ -19,7 +19,6 @@ Mask = NDArray[np.bool_]
 
 SINGLE = ("float", "float32")  # What fp32 is called in the arguments of collectives.
 _OF_LAYERS = re.compile(r"(?:^|[^a-z])(?:tp|tensor|sp|seq\w*|cp|context)(?:[^a-z]|$)", re.IGNORECASE)
-_OF_DATA = re.compile(r"(?:^|[^a-z])(?:d?dp|fsdp|hsdp|data|replicate|shard)(?:[^a-z]|$)", re.IGNORECASE)
 _BLOCKING = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$")
 
@@ -123,11 +122,6 @@ def in_backward(rank: Rank, rows: pd.DataFrame) -> Mask:
 def is_of_layers(rows: pd.DataFrame) -> Mask:
     """Which communication kernels belong to tensor, sequence or context parallelism: what follows needs the result."""
     return rows["process_group"].str.contains(_OF_LAYERS).to_numpy(dtype=bool)
-
-
-def is_of_data(rows: pd.DataFrame) -> Mask:
-    """Which communication kernels belong to data parallelism, by the names of their groups."""
-    return rows["process_group"].str.contains(_OF_DATA).to_numpy(dtype=bool) & ~is_of_layers(rows)
 
 
 def moving(rows: pd.DataFrame) -> pd.Series[int]:

@@ -51,8 +51,8 @@ def behind(found: Found) -> str:
     n = found.numbers
     where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
     return (
-        f"The device had run empty before {times(n['calls'], n['per'])} returned {found.per}, and only then the host "
-        f"launched more.{where}"
+        "The device had run empty before these calls returned, and only then the host launched more: "
+        f"{times(n['calls'], n['per'])} {found.per}.{where}"
     )
 
 
