@@ -15,6 +15,7 @@ from htareport.units import text
 _WORTH_SAYING = 0.02  # Less idle time than this needs no cause.
 _MOSTLY = 0.5
 _HOST, _STRAGGLERS = "Host and idle time", "stragglers"  # Family, and section, of findings that say more than we do.
+_QUALITY = "Trace quality"  # Family of findings about the recording.
 
 
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
@@ -33,11 +34,18 @@ def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
 
 
 def _lead(sections: Sequence[Section]) -> Finding | None:
-    """The finding to begin with: the first that saves something or is grave, of those that matter."""
+    """The finding to begin with: the first that saves something or is grave, of those that matter.
+
+    What is amiss with the recording comes first, as all that follows stands on it.
+    """
     every = (finding for section in sections for finding in section.findings)
     matter = [finding for finding in every if finding.severity is not Severity.LOW]
-    first = (finding for finding in matter if finding.saving_ns or finding.severity is Severity.HIGH)
+    first = (finding for finding in matter if _leads(finding))
     return next(first, matter[0] if matter else None)
+
+
+def _leads(finding: Finding) -> bool:
+    return bool(finding.saving_ns) or finding.severity is Severity.HIGH or finding.family == _QUALITY
 
 
 def _sentence(title: str) -> str:

@@ -179,7 +179,8 @@ def test_what_was_not_asked_for_is_not_denied(verdict, only, expected):
         ([], ""),
         ([("A", LOW, True)], ""),
         ([("A", LOW, True), ("`B` is slow.", MEDIUM, False)], "First: B is slow."),
-        ([("A", MEDIUM, False), ("B", MEDIUM, True)], "First: B."),
+        ([("A", MEDIUM, False), ("B", MEDIUM, True)], "First: A."),  # The recording is amiss: all else stands on it.
+        ([("A", LOW, False), ("B", MEDIUM, True)], "First: B."),
         ([("A", HIGH, False), ("B", HIGH, True)], "First: A."),
     ],
 )
@@ -189,6 +190,13 @@ def test_what_comes_first(verdict, findings, first):
     said = verdict(working(), rules=rules)
     assert said.endswith(first or "of the idle time.")
     assert said.count("First:") == bool(first)
+
+
+def test_what_saves_something_comes_before_what_only_matters(verdict):
+    """The general comes behind all others in the list, but the verdict names what it saves."""
+    rules = [_Says("C1", "A", MEDIUM), general := _Says("C2", "B", MEDIUM, saves=True)]
+    general.is_general = True
+    assert verdict(working(), rules=rules).endswith("First: B.")
 
 
 def test_nothing_is_said_twice(verdict):
