@@ -55,3 +55,4 @@ class Finding:
     step_ns: int | None = None  # The job's step time; None without steps.
     without_ns: int | None = None  # The same if this were gone and ranks still waited for each other; None: not known.
     ceiling: str = ""  # Why that is not known, so that the saving is a ceiling only.
+    is_across_ranks: bool = False  # Whether it was worked out with ranks that go on waiting for each other.

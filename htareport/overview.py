@@ -15,6 +15,7 @@ from htareport.units import text
 _WORTH_SAYING = 0.02  # Less idle time than this needs no cause.
 _MOSTLY = 0.5
 _HOST, _STRAGGLERS = "Host and idle time", "stragglers"  # Family, and section, of findings that say more than we do.
+_QUALITY = "Trace quality"  # Family of findings about the recording.
 
 
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
@@ -33,11 +34,18 @@ def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
 
 
 def _lead(sections: Sequence[Section]) -> Finding | None:
-    """The finding to begin with: the first that saves something or is grave, of those that matter."""
+    """The finding to begin with: the first that saves something or is grave, of those that matter.
+
+    What is amiss with the recording comes first, as all that follows stands on it.
+    """
     every = (finding for section in sections for finding in section.findings)
     matter = [finding for finding in every if finding.severity is not Severity.LOW]
-    first = (finding for finding in matter if finding.saving_ns or finding.severity is Severity.HIGH)
+    first = (finding for finding in matter if _leads(finding))
     return next(first, matter[0] if matter else None)
+
+
+def _leads(finding: Finding) -> bool:
+    return bool(finding.saving_ns) or finding.severity is Severity.HIGH or finding.family == _QUALITY
 
 
 def _sentence(title: str) -> str:
@@ -88,7 +96,8 @@ def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts], *, has_gpu: bo
     if step := facts.get("step_time"):
         return f"{text(step.value, Unit.NANOSECONDS)} per step{'' if has_gpu else ' on the host'}"
     if span := facts.get("device_span"):
-        return f"{text(span.value, Unit.NANOSECONDS)} from the first to the last GPU event, without steps"
+        which = " on average" if sum(bool(each.num_device_events) for each in ranks) > 1 else ""
+        return f"{text(span.value, Unit.NANOSECONDS)}{which} from the first to the last GPU event, without steps"
     recorded = text(max((each.recorded_ns for each in ranks), default=0), Unit.NANOSECONDS)
     return f"{recorded} recorded{'' if any(each.all_steps for each in ranks) else ', without steps'}"
 
@@ -151,6 +160,8 @@ def _slowest(facts: dict[str, Fact], lead: Finding | None) -> list[str]:
 def _host_only(facts: dict[str, Fact]) -> list[str]:
     top = facts.get("top_operator_share")
     said = ["No GPU activity was recorded."]
+    if (comm := facts.get("critical_path_comm_share")) and comm.value is not None and comm.value >= _WORTH_SAYING:
+        said.append(f"{_percent(comm.value)} of the critical path is communication, waits for other ranks included.")
     if top and top.value is not None:
         said.append(f"{top.detail} takes {_percent(top.value)} of the host operators' time.")
     return said

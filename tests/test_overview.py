@@ -91,6 +91,15 @@ def test_host_with_steps(verdict):
     )
 
 
+def test_host_that_waits_for_other_ranks(verdict):
+    """Collectives on the host are no kernels; yet the step hangs on them: for 55 of 100 µs."""
+    trace = TraceBuilder(0).step(0, 0, 100).cpu_op("aten::conv2d", 0, 50).cpu_op("aten::add_", 90, 10)
+    trace.annotation("gloo:all_reduce", 30, 55, tid=9)
+    path = [each for each in discover() if each.name == "critical_path"]
+    said = verdict(trace, analyses=[*TOLD, *path])
+    assert " 55 % of the critical path is communication, waits for other ranks included. " in said
+
+
 def test_host_without_steps(verdict):
     """How long was recorded instead."""
     assert verdict(TraceBuilder(0).cpu_op("aten::conv2d", 0, 90).cpu_op("aten::relu", 100, 10)) == (
@@ -170,7 +179,8 @@ def test_what_was_not_asked_for_is_not_denied(verdict, only, expected):
         ([], ""),
         ([("A", LOW, True)], ""),
         ([("A", LOW, True), ("`B` is slow.", MEDIUM, False)], "First: B is slow."),
-        ([("A", MEDIUM, False), ("B", MEDIUM, True)], "First: B."),
+        ([("A", MEDIUM, False), ("B", MEDIUM, True)], "First: A."),  # The recording is amiss: all else stands on it.
+        ([("A", LOW, False), ("B", MEDIUM, True)], "First: B."),
         ([("A", HIGH, False), ("B", HIGH, True)], "First: A."),
     ],
 )
@@ -180,6 +190,13 @@ def test_what_comes_first(verdict, findings, first):
     said = verdict(working(), rules=rules)
     assert said.endswith(first or "of the idle time.")
     assert said.count("First:") == bool(first)
+
+
+def test_what_saves_something_comes_before_what_only_matters(verdict):
+    """The general comes behind all others in the list, but the verdict names what it saves."""
+    rules = [_Says("C1", "A", MEDIUM), general := _Says("C2", "B", MEDIUM, saves=True)]
+    general.is_general = True
+    assert verdict(working(), rules=rules).endswith("First: B.")
 
 
 def test_nothing_is_said_twice(verdict):

@@ -25,7 +25,7 @@ _ON_PATH = 25  # Names, and edges, in the tables.
 _OFF_PATH = 10
 _MARKS = 800
 _UNSET = -1
-_HOST_BOUNDS = [Bound.HOST, Bound.PYTHON, Bound.LAUNCH]
+_HOST_BOUNDS = [Bound.HOST, Bound.PYTHON, Bound.LOADING, Bound.LAUNCH]
 _MEANINGS = {
     Bound.HOST: "Operators and runtime calls at work on the host.",
     Bound.PYTHON: "Between operators on the main thread: Python, or anything else that is not traced.",
@@ -256,15 +256,21 @@ class CriticalPath(Analysis):
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["ranks"].sort_values("rank").iloc[0]
+        if row["path"] and not row["device_events"] and row[str(Bound.COMM)]:
+            share, words = row[str(Bound.COMM)] / row["path"], _MEANINGS[Bound.COMM]
+            name = "critical_path_comm_share"
+            yield Fact(name, "of the critical path is communication", share, Unit.RATIO, "on the host", words)
         if row["path"] and row["device_events"]:  # Else there is nothing but the host.
             share = sum(row[str(bound)] for bound in _HOST_BOUNDS) / row["path"]
-            words = "Share of host operators, Python and launch overhead in the length of the critical path."
+            words = (
+                "Share of operators, Python, data loading and launches on the host in the length of the critical path."
+            )
             yield Fact(
                 "critical_path_host_share",
                 "of the critical path is the host",
                 share,
                 Unit.RATIO,
-                "operators, Python, launches",
+                "operators, Python, loading, launches",
                 words,
                 Better.LOWER,
             )

@@ -157,7 +157,8 @@ class TemporalBreakdown(Analysis):
             words = "From the first start to the last end of device events, mean over ranks and devices."
             span = frames["ranks"]["span"]
             mean = span[span > 0].mean() if span.any() else 0
-            yield Fact("device_span", "recorded GPU span", mean, _NS, "without steps", words, order=0)
+            several = "mean of ranks and devices, " if (span > 0).sum() > 1 else ""
+            yield Fact("device_span", "recorded GPU span", mean, _NS, f"{several}without steps", words, order=0)
         for part in ("compute", "exposed_comm", "idle"):
             if part == "exposed_comm" and not frames["ranks"]["comm"].any():
                 continue

@@ -23,10 +23,7 @@ _PLACES = (
     "Where to look: times count from the run's first event. Perfetto (ui.perfetto.dev) opens the trace file of each "
     "rank; its ruler counts from the file's first row."
 )
-_COMPUTED = (
-    "Ranks, if there are several, still wait for each other, transfers last as long, and what compute hides stays "
-    "hidden."
-)
+_COMPUTED = " Ranks still wait for each other, transfers last as long, and what compute hides stays hidden."
 _ONE = 0.95  # Per cent that reads as one.
 _FEW = 2  # Numbers in a row that are told one by one.
 _COVERED = 0.95  # Of a saving: a finding that adds so much to those before it overlaps with none of them.
@@ -156,7 +153,8 @@ def after(finding: Finding) -> str:
         return ""
     if words := _step(finding):
         stays = "" if "→" in words else ": other ranks, or collectives, are waited for as long"
-        return f"{words[:1].upper()}{words[1:]} if all of this, and nothing else, were gone{stays}. {_COMPUTED}"
+        how = _COMPUTED if finding.is_across_ranks else ""
+        return f"{words[:1].upper()}{words[1:]} if all of this, and nothing else, were gone{stays}.{how}"
     return f"A ceiling, as {finding.ceiling}." if finding.ceiling else ""
 
 

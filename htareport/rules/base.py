@@ -57,7 +57,7 @@ class Found:
 
     `saving` is the length of its claim in ns per step by rank (mean over devices and steps), `step_ns` the job's mean
     step time (of everything recorded without steps). `worst` is the rank where the saving is largest. `shared` is what
-    rules work out once for each other, by name.
+    rules work out once for each other, by name. `infers` is whether the job only infers, as far as operators tell.
     """
 
     ranks: Mapping[int, Evidence]
@@ -66,6 +66,7 @@ class Found:
     num_ranks: int
     has_steps: bool
     shared: dict[str, Any] = field(default_factory=dict[str, Any])
+    infers: bool = False
 
     @property
     def worst(self) -> int:
@@ -197,3 +198,8 @@ class Rule(Configurable, ABC):
 def severity_of(share: float) -> Severity:
     """Severity of a saving that is this share of step time."""
     return Severity.HIGH if share >= HIGH else Severity.MEDIUM if share >= MEDIUM else Severity.LOW
+
+
+def least_of(*severities: Severity) -> Severity:
+    """The least grave of them."""
+    return min(severities, key=list(Severity).index)

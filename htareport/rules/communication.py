@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from htareport.analyses.collective_names import OTHER
 from htareport.analyses.launched import distinct, summed
+from htareport.analyses.parallel_dimensions import DATA, PIPELINE, dimensions_of
 from htareport.findings import Finding
 from htareport.report import Unit
 from htareport.rules.base import Evidence, Family, Found, Rule
@@ -87,7 +88,7 @@ class ExposedCommunication(Rule):
             advice=" ".join(self._advice(found, n)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
             verify="`exposed_comm_pct` goes down in `htareport diff`.",
-            snippet=_SNIPPETS[_way(n["groups"])],
+            snippet=_SNIPPETS[_way(found)],
         )
 
     @staticmethod
@@ -116,7 +117,8 @@ class ExposedCommunication(Rule):
                 f"Only {found.num_ranks} of {n['world']} ranks {recorded} recorded: record all of them to see what of "
                 "this is waiting for a late rank."
             )
-        if found.most > n["alone"]:
+        way = _way(found)
+        if found.most > n["alone"] and way != "stages":
             said.append(
                 f"Only {found.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
                 "send less, less often, or over faster links."
@@ -127,7 +129,6 @@ class ExposedCommunication(Rule):
             said.append(
                 f"Large calls at {rate} come late on some rank, or take a slow way: `NCCL_DEBUG=INFO` shows which."
             )
-        way = _way(n["groups"])
         if way == "gradients" and any(group["single"] for group in n["groups"]):
             said.append("They are fp32: reduce in bf16 (`bf16_compress_hook`).")
         return [*said, _REMEDIES[way]]
@@ -139,7 +140,8 @@ def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
     first, number = distinct(columns["what"], columns["collective"])
     names = [(str(columns["what"][row]), str(columns["collective"][row])) for row in first.tolist()]
     awaits = summed(number, columns["awaited"], len(names)).tolist()
-    flags = (in_backward(rank, rows), is_of_layers(rows))
+    dimension = dimensions_of(rank.trace, rows)["dimension"].to_numpy()
+    flags = (in_backward(rank, rows) | (dimension == DATA), is_of_layers(rows), dimension == PIPELINE)
     order = sorted(range(len(names)), key=lambda each: (-awaits[each], names[each]))
     found = [each for each in order if awaits[each] > _LEAST_SHOWN * sum(awaits)][:_MOST_GROUPS]
     return [
@@ -155,13 +157,14 @@ def _group(
     """What is told of one kind of collective that compute waits for so long, in ns per step."""
     known = columns["bytes"][~np.isnan(columns["bytes"])]
     size = float(known.sum()) if len(known) else float("nan")
-    back, layers = (bool(flag.all()) for flag in flags)
+    back, layers, stages = (bool(flag.all()) for flag in flags)
     return {
         "what": name[0],
         "collective": name[1],
         "single": bool(np.isin(columns["dtype"], SINGLE).all()),
         "back": back,
         "layers": layers,
+        "stages": stages,
         "size": float(np.median(known)) if len(known) else float("nan"),
         "time": time,
         "rate": 1e9 * size / max(int(columns["dur"].sum()), 1),
@@ -177,19 +180,35 @@ def _group_words(group: dict[str, Any], found: Found) -> str:
     return f"{said} (median call {size}, {rate} with all waiting)"
 
 
-def _way(groups: list[dict[str, Any]]) -> str:
-    """What the collective that is awaited most is for, of those whose kind is known."""
+def _way(found: Found) -> str:
+    """What the collective that is awaited most is for, of those whose kind is known.
+
+    A job that only infers has no gradients, and its parameters lie where they are used: it reduces parts of layers.
+    """
+    groups = found.numbers["groups"]
+    if groups and groups[0]["stages"]:
+        return "stages"
     group = next((each for each in groups if each["collective"] != OTHER), {"collective": OTHER})
     collective = group["collective"]
     if collective.startswith("all_to_all") or collective == "send_recv":
         return "exchange"
     if collective.startswith(("all_reduce", "reduce_scatter", "all_gather")):
         shards = not collective.startswith("all_reduce")
-        return "layers" if group["layers"] else "shards" if shards else "gradients" if group["back"] else "reduction"
+        return (
+            "layers"
+            if group["layers"] or found.infers
+            else "shards"
+            if shards
+            else "gradients"
+            if group["back"]
+            else "reduction"
+        )
     return "other"
 
 
 _REMEDIES = {
+    "stages": "Stages of a pipeline wait for what others send: give all as much to compute, have more micro-batches, "
+    "or several chunks per stage (an interleaved schedule).",
     "exchange": "Overlap the exchange with compute that does not need it, or exchange less: lower precision, fewer "
     "ranks.",
     "layers": "What follows needs the result: split the layers over fewer ranks, within one host; or overlap the "
@@ -205,5 +224,6 @@ _REMEDIES = {
 _ASYNC = "work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()"
 _SNIPPETS = dict.fromkeys(_REMEDIES, _ASYNC) | {
     "shards": "block.set_modules_to_forward_prefetch([next_block])  # FSDP2: gather ahead",
+    "stages": "schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
     "gradients": "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
 }

@@ -85,7 +85,7 @@ class SlowGroup(Rule):
             "`NCCL_DEBUG=INFO` shows, and links with `nvidia-smi topo -m` or `amd-smi topology`.",
             assumption="All groups reach the bandwidth of the best one.",
             verify="Transfers of all groups take as long.",
-            snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH python train.py",
+            snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH python main.py",
             ranks=tuple(ranks),
             spans=(),
         )
@@ -197,7 +197,7 @@ class Desynchronised(Rule):
             advice="Results may be wrong, or the job hangs. Find the branch that ranks take differently: conditions "
             "on data, unused parameters, uneven last batches.",
             verify="All ranks run the same collectives in the same order.",
-            snippet="TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun train.py",
+            snippet="TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun main.py",
             ranks=tuple(sorted(set(mine["rank"].tolist()))),
             spans=(),
         )

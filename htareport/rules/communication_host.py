@@ -100,7 +100,7 @@ class LegacyParallel(Rule):
             title = f"DataParallel drives {n['devices']} GPUs from one process"
             evidence = f"The process runs {', '.join(f'`{name}`' for name in n['names'])} on all of them."
             advice = "Use DistributedDataParallel with one process per GPU: no copies of the model in each step."
-            snippet = "torchrun --nproc-per-node=gpu train.py\nmodel = DistributedDataParallel(model, [local_rank])"
+            snippet = "torchrun --nproc-per-node=gpu main.py\nmodel = DistributedDataParallel(model, [local_rank])"
         else:
             title = "GPUs communicate through gloo, on the host"
             evidence = "The backend of the job is gloo, and gloo collectives run in the trace."

@@ -101,7 +101,7 @@ class SlowLink(Rule):
             advice=_OF_RANKS if slow.suspects else _OF_LINKS,
             assumption="Transfers of the slow groups take as long as those of the middle one.",
             verify="Transfers of all groups take as long.",
-            snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH python train.py",
+            snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH python main.py",
             ranks=ranks,
             spans=(),
         )

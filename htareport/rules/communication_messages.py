@@ -27,6 +27,7 @@ from htareport.rules.rank import Rank, Sets, common, total
 from htareport.trace import Capability
 from htareport.units import text
 
+_BUCKETS = "a larger `bucket_cap_mb` (DDP), larger units (FSDP), "
 _NORM = re.compile(r"^SyncBatchNorm")
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 
@@ -87,8 +88,8 @@ class SmallMessages(Rule):
             f"{n['calls']:,.0f} small collectives {found.per} could go in one: {found.time(found.most)}",
             evidence=f"They move {text(n['size'], Unit.BYTES)} in {found.time(n['time'])} (medians), mostly "
             f"{n['what']}, and take {found.percent(n['share'])} of the communication time.",
-            advice="Put them together: a larger `bucket_cap_mb` (DDP), larger units (FSDP), one flattened tensor, or "
-            "the coalescing manager.",
+            advice=f"Put them together: {'' if found.infers else _BUCKETS}one flattened tensor, or the coalescing "
+            "manager.",
             assumption="One of each kind and step stays, and takes no longer than the longest does now.",
             verify="Fewer calls of larger messages in *Collectives*.",
             snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",

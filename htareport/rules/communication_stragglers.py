@@ -100,8 +100,9 @@ def _evidence(skew: Skew, rank: int, found: Found) -> str:
     what = late.groupby(["name", "process_group"])["margin"].sum().sort_values(ascending=False, kind="stable").index[0]
     others = skew.every[is_late(skew.every) & (skew.every["rank"] != rank)]
     next_most = int(others["rank"].value_counts().max()) if len(others) else 0
+    more = f"more than {next_most}" if next_most else "any"
     return (
-        f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to more than {next_most}: by "
+        f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to {more}: by "
         f"{found.time(float(late['margin'].mean()))} on average, mostly to {' · '.join(filter(None, what))}."
     )
 
@@ -172,7 +173,7 @@ class StragglerCause(Rule):
         usual = "than the median of the other ranks"
         evidence = [
             f"Rank {each}: {found.time(it.more)} more {_words(it)} {found.per} {usual}, while it holds up the others "
-            f"for {found.time(_waited(skew, each))}. {_details(it, found)}{_of_cpu(it, each, found)}".strip()
+            f"for {found.time(_waited(skew, each))}. {_details(it, found)}{_of_cpu(it, each, found)}{_same(it)}".strip()
             for each, it in causes.items()
         ]
         return self.finding(
@@ -187,6 +188,7 @@ class StragglerCause(Rule):
         )
 
 
+_CAUSES = (Cause.LOADING, Cause.COMPILING, Cause.COLLECTING, Cause.ALLOCATING)
 _WORDS = {SLOWER: "compute", MORE: "compute", COPIES: "copying", HOST: "idle time behind the host"}
 _BRIEFLY: dict[str, str] = {
     Cause.LOADING: "it waits for its data loader",
@@ -237,6 +239,11 @@ def _details(cause: Difference, found: Found) -> str:
         return f"Most of it is `{short(name)}`: {found.time(more)} more in {calls}."
     names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
     return f"It fills idle time with {', '.join(names)}." if names else ""
+
+
+def _same(cause: Difference) -> str:
+    """That what other findings say of idle time on that rank is no further saving."""
+    return " What findings say of that time on this rank is no further saving." if cause.cause in _CAUSES else ""
 
 
 def _of_cpu(cause: Difference, rank: int, found: Found) -> str:

@@ -87,11 +87,18 @@ class SkewDominates(Rule):
             evidence=f"Of the time of {_kinds_words(kinds)} {found.percent(_share(kinds))} lies before the last rank's "
             f"start, on aligned clocks. The longest waits: {where}."
             + ("" if several else " One collective may be chance."),
-            advice="Let ranks arrive together: batches of equal size (sequence lengths, experts), no logging, "
-            "evaluation or checkpoints on one rank only; or synchronise less often, with `model.no_sync()`.",
+            advice="Let ranks arrive together: batches of equal size (sequence lengths, experts), "
+            + (
+                "and nothing that only one rank does in between."
+                if found.infers
+                else "no logging, evaluation or checkpoints on one rank only; or synchronise less often, with "
+                "`model.no_sync()`."
+            ),
             assumption="All ranks arrive together; each wait counts with no more than the mean of those who wait.",
             verify="*Waiting* in the section *Collectives* goes down.",
-            snippet="with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
+            snippet=""
+            if found.infers
+            else "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
             spans=tuple(_span(row, found) for row in longest),
         )
 

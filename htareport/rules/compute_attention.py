@@ -81,7 +81,7 @@ class UnfusedAttention(Rule):
         n = found.numbers
         lengths = f"{n['rows']:,} × {n['columns']:,}"
         evidence = (
-            f"{n['count'] / n['steps']:,.4g} times {found.per}, products and a softmax over {n['batch']:,} × {lengths} "
+            f"{_times(n['count'] / n['steps'])} {found.per}, products and a softmax over {n['batch']:,} × {lengths} "
             f"scores ({text(n['bytes'], Unit.BYTES)}) write and read them; all that is over scores takes "
             f"{found.time(n['time'] / n['steps'])}, softmax alone {found.time(n['softmax'] / n['steps'])}."
         )
@@ -102,6 +102,10 @@ class UnfusedAttention(Rule):
             verify="`aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.",
             snippet="out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         )
+
+
+def _times(number: float) -> str:
+    return "Once" if number == 1 else f"{number:,.4g} times"
 
 
 def _numbers(found: list[Chain]) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import launched
 from htareport.analyses.modelled import NONE
 from htareport.findings import Finding, Severity
 from htareport.rules.base import Evidence, Family, Found, Rule
+from htareport.rules.compute_chains import chains
 from htareport.rules.compute_time import compute_time, in_steps, operators
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
@@ -31,7 +33,7 @@ class Dominates(Rule):
 
     ## When it speaks
     Calls of an operator with inputs of the same shapes take at least `share` of the compute time and `least` of the
-    step.
+    step. It stays silent where they are part of attention that is not fused: C6 says what to do with all of that.
 
     ## What it could save
     Nothing is claimed: what can be done about it, other findings say. It is the place to begin.
@@ -64,6 +66,8 @@ class Dominates(Rule):
         time, whole = float(times[most]), compute_time(rank)
         if time < self.share * whole or time < self.least * rank.whole or columns[1][first[most]] == NONE:
             return None
+        if _is_attention(rank, mine[number == most]):
+            return None
         codes = [int(column[first[most]]) for column in columns]
         name, shapes, types = (trace.loaded.strings[code] if code != NONE else "[]" for code in codes)
         calls = len(unique_sorted(rows[mine][number == most]))
@@ -88,6 +92,15 @@ class Dominates(Rule):
             verify="Its share goes down in *Kernels by operator*.",
             snippet=n["snippet"],
         )
+
+
+def _is_attention(rank: Rank, events: NDArray[np.int64]) -> bool:
+    """Whether most of some device events' time is attention of which C6 speaks: then it goes, or changes, with it."""
+    if "C6" not in rank.found:
+        return False
+    durations = rank.trace.device_events["dur"].to_numpy()
+    within = np.isin(events, np.concatenate([each.events for each in chains(rank)]))
+    return bool(2 * durations[events[within]].sum() > durations[events].sum())
 
 
 def _replay(name: str, shapes: str, types: str) -> str:

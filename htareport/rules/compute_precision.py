@@ -20,6 +20,7 @@ _SINGLE = re.compile(r"(?<![a-z])sgemm|convolve_sgemm|_simt_|ffma|(?<![a-z])scud
 _CONVOLUTION = re.compile(r"cudnn|convolve|fprop|dgrad|wgrad|winograd")
 _HALF_INPUT = re.compile(r"fp16|f16|half|bf16|bfloat", re.IGNORECASE)
 _HALF = ("c10::Half", "at::Half", "c10::BFloat16")
+_RUN = ("loss = model(batch)", "out = model(batch)")  # If it trains, and if it infers.
 _FASTER = 3  # Times plain float32: what tensor cores do at least.
 
 
@@ -74,13 +75,13 @@ class NoTensorCores(Rule):
         n = found.numbers
         words = "16-bit types" if n["is_half"] else "float32"
         dtype = "bfloat16" if n["best"] == Precision.BF16 else "float16"
-        scaler = "" if dtype == "bfloat16" else " with a `torch.amp.GradScaler`"
+        scaler = "" if dtype == "bfloat16" or found.infers else " with a `torch.amp.GradScaler`"
         advice = (
             "Make channels and sizes multiples of 8 and convolutions `channels_last`, so that the library has kernels "
             "for tensor cores."
             if n["is_half"]
-            else f'Train and infer under `torch.autocast("cuda", dtype=torch.{dtype})`{scaler}. Check the loss: '
-            "numbers are coarser."
+            else f'{"Run" if found.infers else "Train"} under `torch.autocast("cuda", dtype=torch.{dtype})`{scaler}. '
+            f"Check the {'results' if found.infers else 'loss'}: numbers are coarser."
         )
         return self.finding(
             found,
@@ -93,7 +94,7 @@ class NoTensorCores(Rule):
             verify="Kernel names say `s16816`, `s884`, `tensorop`, `mfma` or the like.",
             snippet=""
             if n["is_half"]
-            else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    loss = model(batch)',
+            else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    {_RUN[found.infers]}',
         )
 
 
@@ -153,7 +154,7 @@ class NoTf32(Rule):
             evidence=f"Kernels for plain float32 are {found.percent(n['share'])} of compute: {listed(found)}.",
             advice='`torch.set_float32_matmul_precision("high")` rounds inputs of matrix products to 10 bits of '
             "mantissa; sums stay in float32. Or `torch.autocast` in bfloat16, which halves the bytes too. Check the "
-            "loss.",
+            f"{'results' if found.infers else 'loss'}.",
             low_ns=round(found.most * n["low"]),
             assumption=f"They take {found.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
             "the bandwidth leave." + held_up(found),

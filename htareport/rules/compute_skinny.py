@@ -15,8 +15,8 @@ from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
 from htareport.rules.compute_groups import Group, groups, of_kind
 from htareport.rules.compute_time import WORTH, asked, held_up, shortened, spread, unknown_limits, work
 from htareport.rules.host_rows import per
-from htareport.rules.memory import trains
 from htareport.rules.rank import Rank, Sets
+from htareport.rules.training import trains
 from htareport.trace import Capability
 from htareport.trace.kept import kept
 from htareport.units import counted

@@ -187,7 +187,7 @@ class SlowedByCommunication(Rule):
             assumption="Collectives stay hidden while taking nothing of the device; the lower estimate is that they "
             "cannot." + held_up(found),
             verify="The step is shorter, and exposed communication not longer.",
-            snippet="NCCL_MAX_CTAS=8 torchrun train.py",
+            snippet="NCCL_MAX_CTAS=8 torchrun main.py",
         )
 
 

@@ -8,13 +8,15 @@ import numpy as np
 
 from htareport.algorithms import intervals
 from htareport.findings import Finding, Severity
-from htareport.rules.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.base import Evidence, Family, Found, Rule, least_of, severity_of
 from htareport.rules.host_rows import IDLE, ON_HOST, frame_in, in_front, late, listed, of, per
 from htareport.rules.rank import Lane, Rank, Sets, common, minus, total
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
 
 _MORE = "`torch.compile`, CUDA graphs, fused optimizers, larger batches"
+_MORE_OF_INFERENCE = "`torch.compile`, CUDA graphs, larger batches"
+_EDGES = 0.1  # Of the idle time: what is worth saying of the part whose cause is not known.
 _MORE_BY_GRAPHS = "graphs that hold more of the step, or several steps, and larger batches"  # It replays graphs.
 
 
@@ -53,6 +55,7 @@ class HostBound(Rule):
             "idle": idle,
             "late": share / idle,
             "names": rank.names(*ON_HOST),
+            "edges": 1 - total(rank.idle_by(*Cause)) / max(total(rank.idle), 1),
             "nothing": total(rank.idle_by(Cause.NOTHING)),
             "graphs": 2 * total(common(claim, in_front(rank, rank.trace.launches["graph"].to_numpy()))) > total(claim),
             "per": per(rank),
@@ -63,17 +66,20 @@ class HostBound(Rule):
     def tell(self, found: Found) -> Finding:
         n = found.numbers
         runs = [f"runs {listed(n['names'], found, n['per'])}"] if n["names"] else []
+        python = list[str]()
         if n["nothing"] > 0.1 * found.most * n["per"]:
             runs.append(f"does something that is not recorded for {found.time(n['nothing'] / n['per'])}")
+            python.append("Where nothing is recorded it runs Python: take it out of the loop, or into another process.")
+        more = _MORE_BY_GRAPHS if n["graphs"] else _MORE_OF_INFERENCE if found.infers else _MORE
         where = f" The longest gap is in `{n['frame']}`." if n["frame"] else ""
+        edges = f", and {found.percent(n['edges'])} of it lies before the first or behind the last recorded GPU event"
+        edges = edges if n["edges"] > _EDGES else ""
         return self.finding(
             found,
             f"The GPU waits for the host in {found.percent(found.share)} of {of(found)}",
             evidence=f"It is idle for {found.percent(n['idle'])} of {of(found)}; in {found.percent(n['late'])} of that "
-            f"time the next launch comes late. Meanwhile the host {' and '.join(runs)} {found.per}."
-            f"{where}",
-            advice=f"Let the host launch more at once: {_MORE_BY_GRAPHS if n['graphs'] else _MORE}. "
-            "Where nothing is recorded it runs Python: take it out of the loop, or into another process.",
+            f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {found.per}.{where}",
+            advice=" ".join([f"Let the host launch more at once: {more}.", *python]),
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
             snippet="" if n["graphs"] else 'model = torch.compile(model, mode="reduce-overhead")',
@@ -125,11 +131,13 @@ class BetweenSteps(Rule):
             f"The GPU is idle for {found.time(found.most)} per step between steps",
             evidence=f"At {n['borders']} borders between steps the device has run all of the last step's work, and the "
             f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
-            advice="Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the "
+            advice="Prepare the next input, and use the last output, in a thread while the device works."
+            if found.infers
+            else "Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the "
             "device until they are printed.",
             assumption="A step begins 1 ms behind the last one's end.",
             verify="The gaps at the borders of steps are gone from the timeline.",
-            snippet="if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
+            snippet="" if found.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
         )
 
 
@@ -180,7 +188,7 @@ class WorkQueued(Rule):
         return self.finding(
             found,
             f"The GPU is idle for {found.time(found.most)} {found.per} although its work is queued",
-            severity=min(severity_of(found.share), Severity.MEDIUM, key=list(Severity).index),
+            severity=least_of(severity_of(found.share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
             f"it up: {listed(n['behind'], found, n['per'])} {found.per}.",
             advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "

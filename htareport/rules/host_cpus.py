@@ -139,7 +139,7 @@ class SlowCpu(Rule):
             assumption="Its operators take as long as in the median of its host; only what of the excess is idle time "
             "counts.",
             verify="Self times of operators are the same on all ranks.",
-            snippet="OMP_NUM_THREADS=8 torchrun --nproc-per-node=8 train.py  # Cores of the host / ranks.\n"
+            snippet="OMP_NUM_THREADS=8 torchrun --nproc-per-node=8 main.py  # Cores of the host / ranks.\n"
             "numactl --cpunodebind=0 --membind=0 …  # The socket of the rank's device: nvidia-smi topo -m",
             ranks=tuple(sorted(slow)),
             spans=found.ranks[worst].spans,

@@ -93,8 +93,8 @@ class LaunchBound(Rule):
             evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {found.per} are "
             f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
             f"{n['graph']}".strip(),
-            advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), fused optimizers '
-            "(`fused=True`), larger batches.",
+            advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), '
+            f"{'' if found.infers else 'fused optimizers (`fused=True`), '}larger batches.",
             assumption="One launch starts them all; 10 µs per step are kept."
             if n["proven"]
             else "One launch starts them all; each keeps 1 µs.",

@@ -76,7 +76,7 @@ class DriverAllocations(Rule):
             else often,
             assumption="The cache serves every allocation after the first steps.",
             verify="No `cudaMalloc` or `cudaFree` within the steps.",
-            snippet="PYTORCH_ALLOC_CONF=expandable_segments:True python train.py",
+            snippet="PYTORCH_ALLOC_CONF=expandable_segments:True python main.py",
         )
 
 

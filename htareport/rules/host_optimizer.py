@@ -76,11 +76,11 @@ class UnfusedOptimizer(Rule):
     def tell(self, found: Found) -> Finding:
         n = found.numbers
         optimizer = n["name"].partition("#")[2].partition(".")[0] or "the optimizer"
+        fused = f"of which {n['fused'] / n['per']:,.3g} work on many tensors" if n["fused"] else "each for one tensor"
         return self.finding(
             found,
             f"The GPU waits {found.time(found.most)} {found.per} while {optimizer} updates parameter by parameter",
-            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {found.per}, of which "
-            f"{n['fused'] / n['per']:,.3g} work on many tensors.",
+            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {found.per}, {fused}.",
             advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
             "one. It is `foreach` by default since PyTorch 2.0.",
             assumption="A few kernels take the place of all.",

@@ -111,7 +111,7 @@ _ADVICE = {
 _SNIPPETS = {
     _BACK: "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)  # Its backward pass, too.",
     _WRAPPER: 'model = torch.compile(model, mode="reduce-overhead")',
-    _CODE: "model = torch.compile(model)  # Or py-spy record -- python train.py, to see more of it.",
+    _CODE: "model = torch.compile(model)  # Or py-spy record -- python main.py, to see more of it.",
 }
 
 

@@ -112,7 +112,12 @@ def graphed(rank: Rank, launch: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def times(names: Iterable[tuple[str, float]], per: float) -> str:
     """Names with how often they occur, per step."""
-    return ", ".join(f"`{short(name)}` {count / per:.3g}×" for name, count in names)
+    return ", ".join(f"`{short(name)}` {_number(count / per)}×" for name, count in names)
+
+
+def _number(count: float) -> str:
+    """How often, in few digits: what does not occur in each step is no matter of thousandths."""
+    return f"{count:.3g}" if count >= 1 else f"{count:.1g}"
 
 
 def short(name: str) -> str:

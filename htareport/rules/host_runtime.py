@@ -93,7 +93,7 @@ class LateLoading(Rule):
             "load kernels at the start.",
             assumption="All kernels are loaded before the first step.",
             verify="No launch call takes a millisecond.",
-            snippet="CUDA_MODULE_LOADING=EAGER python train.py",
+            snippet="CUDA_MODULE_LOADING=EAGER python main.py",
         )
 
 
@@ -161,7 +161,7 @@ class Recompilation(Rule):
             "tensors; `TORCH_LOGS=recompiles` tells what made it compile again.",
             assumption="Everything is compiled before the first step recorded.",
             verify="No compilation after the first steps.",
-            snippet="TORCH_LOGS=recompiles,graph_breaks python train.py",
+            snippet="TORCH_LOGS=recompiles,graph_breaks python main.py",
         )
 
 
@@ -274,5 +274,5 @@ class SlowLaunches(Rule):
             "loader workers than cores, `numactl`, the performance governor.",
             assumption=f"A launch takes {self.usual:g} µs.",
             verify="The median of launch calls is a few µs.",
-            snippet="OMP_NUM_THREADS=8 numactl --cpunodebind=0 --membind=0 python train.py",
+            snippet="OMP_NUM_THREADS=8 numactl --cpunodebind=0 --membind=0 python main.py",
         )

@@ -16,6 +16,7 @@ from htareport.rules.host_rows import IDLE, frame_at, per, short, times
 from htareport.rules.rank import Rank
 from htareport.trace import Capability
 
+_AT_ONCE = "values = torch.stack(values).tolist()  # One read for all of them."
 _LATER = "if step % 50 == 0:\n    log(loss.item())  # Not in every step."
 
 
@@ -50,8 +51,8 @@ def behind(found: Found) -> str:
     n = found.numbers
     where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
     return (
-        f"The device had run empty before {times(n['calls'], n['per'])} returned {found.per}, and only then the host "
-        f"launched more.{where}"
+        "The device had run empty before these calls returned, and only then the host launched more: "
+        f"{times(n['calls'], n['per'])} {found.per}.{where}"
     )
 
 
@@ -130,11 +131,16 @@ class ScalarReadback(Waits):
             found,
             f"Reading single numbers from the GPU leaves it idle for {found.time(found.most)} {found.per}",
             evidence=behind(found),
-            advice="Keep losses and metrics as tensors, add them up on the device and read them every n steps. "
-            "`float(x)`, `if x:` and `print(x)` read as well.",
+            advice=(
+                "Take such numbers from what the host knows (lengths, whether a mask is all ones), decide on the "
+                "device (`torch.where`), or read them all at once at the end. "
+                if found.infers
+                else "Keep losses and metrics as tensors, add them up on the device and read them every n steps. "
+            )
+            + "`float(x)`, `if x:` and `print(x)` read as well.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
             verify="Fewer `aten::item` calls per step; the gaps behind them are gone.",
-            snippet=_LATER,
+            snippet=_AT_ONCE if found.infers else _LATER,
         )
 
 
@@ -168,7 +174,9 @@ class DataShapes(Waits):
             "`index_fill`, `topk` with a fixed number; give `repeat_interleave` its `output_size`.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
             verify="`aten::nonzero` and its like are gone from the step; the gaps behind them too.",
-            snippet="loss = torch.where(mask, loss, 0.0).sum() / mask.sum()  # Instead of loss[mask].mean().",
+            snippet="x = torch.where(mask, x, 0.0)  # Instead of x[mask]."
+            if found.infers
+            else "loss = torch.where(mask, loss, 0.0).sum() / mask.sum()  # Instead of loss[mask].mean().",
         )
 
 

@@ -16,8 +16,8 @@ from htareport.rules.compute_groups import groups, of_kind
 from htareport.rules.compute_time import calls_in_steps, compute_time, unknown_limits, work
 from htareport.rules.host_rows import DISPATCH
 from htareport.rules.inference_steps import annotated, by_engine, decoding, windows
-from htareport.rules.memory import trains
 from htareport.rules.rank import Rank, common, total
+from htareport.rules.training import trains
 from htareport.trace import Capability
 from htareport.units import counted, text
 

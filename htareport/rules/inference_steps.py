@@ -15,8 +15,8 @@ from htareport.algorithms.work import Kind
 from htareport.analyses.modelled import Signature
 from htareport.rules.compute_time import calls_in_steps, work
 from htareport.rules.host_rows import name_of, rows_named
-from htareport.rules.memory import trains
 from htareport.rules.rank import Rank, Sets
+from htareport.rules.training import trains
 from htareport.trace.kept import kept
 
 _REQUESTS = re.compile(r"context_(\d+)(?!\d).*?generation_(\d+)(?!\d)")  # vLLM: how many of each.

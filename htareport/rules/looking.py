@@ -15,6 +15,7 @@ from htareport.packed import Packed, pack
 from htareport.rules.base import Evidence, Rule
 from htareport.rules.rank import Rank
 from htareport.rules.rank_moves import PackedMoves, is_alone, moves_of
+from htareport.rules.training import infers
 from htareport.trace import RankTrace
 
 
@@ -38,6 +39,7 @@ class RankEvidence:
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
     moves: PackedMoves | str = ""
     is_alone: bool = False  # Whether it is the job's only rank, with one device: nobody waits for it.
+    infers: bool = False  # Whether it only infers, as far as operators tell.
 
 
 def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidence:
@@ -67,7 +69,7 @@ def look(trace: RankTrace, rules: Sequence[Rule], every: int = 1) -> RankEvidenc
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)
     made.moves = _moves(made.found, rank)
-    made.is_alone = is_alone(rank)
+    made.is_alone, made.infers = is_alone(rank), infers(rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
     rank.forget()  # Some of it refers to the rank, which would keep the events alive.
     return made

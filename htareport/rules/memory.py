@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +14,15 @@ from htareport.analyses.memory_rows import NO_OPERATOR, Series, outermost_operat
 from htareport.findings import Finding, Severity
 from htareport.report import Unit
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import rows_named
 from htareport.rules.rank import Rank
+from htareport.rules.training import trains
 from htareport.trace import Capability
 from htareport.trace.kept import kept
 from htareport.units import text
 
 _SECTION = "memory_timeline"
-_BACKWARD = re.compile(r"^autograd::engine|Backward\d*$|^Optimizer\.step")
 _RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)"
-_EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py"
+_EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python main.py"
 
 
 def sized(size: float) -> str:
@@ -48,11 +46,6 @@ def fullest(rank: Rank) -> Series | None:
     """The device whose memory is fullest; None where no size is known."""
     known = [each for each in device_memory(rank) if np.isfinite(each.capacity)]
     return max(known, key=fill, default=None)
-
-
-def trains(rank: Rank) -> bool:
-    """Whether there is a backward pass or an optimizer."""
-    return len(rows_named(rank, _BACKWARD)) > 0
 
 
 @dataclass(frozen=True)
@@ -214,10 +207,15 @@ class Growth(Rule):
             found,
             f"{sized(n['more'])} more are held after every step",
             evidence=f"On rank {rank}, {n['device']}, memory grew in each of {n['steps']} steps.{full}{owner}",
-            advice="Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
+            advice="Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under "
+            "`torch.inference_mode()`."
+            if found.infers
+            else "Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
             "retained graph.",
             verify="*Growth* is 0.",
-            snippet="total += loss.detach()  # Not total += loss.",
+            snippet="with torch.inference_mode():\n    out = model(batch)"
+            if found.infers
+            else "total += loss.detach()  # Not total += loss.",
             severity=Severity.HIGH,
         )
 
@@ -285,9 +283,13 @@ class PeakOwner(Rule):
             found,
             f"`{n['owner']}` holds {found.percent(n['bytes'] / n['peak'])} of the memory at the peak",
             evidence=f"On rank {rank}, {n['device']}: {sized(n['bytes'])} of {sized(n['peak'])}.",
-            advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, a loss in chunks; "
-            "if activations, recompute them in the backward pass.",
+            advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, "
+            + (
+                "only those that are read; if activations, smaller batches."
+                if found.infers
+                else "a loss in chunks; if activations, recompute them in the backward pass."
+            ),
             verify="*Peak allocated* goes down.",
-            snippet=_RECOMPUTE,
+            snippet="" if found.infers else _RECOMPUTE,
             severity=Severity.LOW,
         )

@@ -16,8 +16,9 @@ from htareport.findings import Finding, Severity
 from htareport.rules.base import MEDIUM, Evidence, Family, Found, Rule
 from htareport.rules.compute_time import WORTH
 from htareport.rules.host_rows import during, of, per, rows_named
-from htareport.rules.memory import device_memory, fill, fullest, sized, trains
+from htareport.rules.memory import device_memory, fill, fullest, sized
 from htareport.rules.rank import Rank, total
+from htareport.rules.training import trains
 from htareport.trace import Capability
 from htareport.trace.idle import Cause
 from htareport.units import counted
@@ -106,7 +107,8 @@ class Headroom(Rule):
             evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} of {sized(n['capacity'])} "
             f"at the peak, while kernels are small and the device is idle for {found.percent(n['idle'])} of "
             f"{of(found)} because the host dispatches. With the larger batch that is {found.time(n['saved'])} less "
-            f"{found.per}, for as many samples as today.",
+            f"{found.per}, for as many samples as today: no further saving where findings about the host count that "
+            "time.",
             advice=f"Raise the batch size by up to {n['times']:.2g} times, and adjust the learning rate. Where it must "
             "stay, use fewer devices, or fewer and larger micro-batches."
             if n["trains"]
@@ -235,9 +237,10 @@ class Spike(Rule):
             f"Memory peaks at {sized(n['peak'])} for a moment; nearly all the time it is {sized(n['usual'])} at most",
             evidence=f"On rank {rank}, {n['device']}, more is held for {found.percent(n['share'])} of the time only, "
             f"and the allocator has taken {found.percent(n['fill'])} of the memory for it.{owner}",
-            advice="Lower that moment, and a larger batch fits: work in chunks there (logits and losses, say), in "
-            "place, or free before what it does not need.",
+            advice="Lower that moment, and a larger batch fits: work in chunks there "
+            f"({'logits' if found.infers else 'logits and losses'}, say), in place, or free before what it does not "
+            "need.",
             verify="*Peak allocated* comes near what is held nearly all the time.",
-            snippet="loss = sum(loss_of(part) for part in logits.chunk(8))",
+            snippet="" if found.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
             severity=Severity.LOW,
         )

@@ -91,15 +91,15 @@ class PieceTable:
         """What a rule claims and none of those before, on the rank where that is longest."""
         return self.most(self.claims[code] & ~self.any_of(before))
 
-    def ordered(self, codes: Sequence[str]) -> list[str]:
+    def ordered(self, codes: Sequence[str], gains: Mapping[str, float]) -> list[str]:
         """Put first what claims most on a rank, then what adds most to that on a rank, and so on.
 
-        So what each adds, as it is told, is never more than what the one before it does.
+        Nothing counts for more than what the step gains by it, where that is known.
         """
         order, left, taken = list[str](), list(codes), self.any_of(())
         own = {code: self.most(self.claims[code]) for code in codes}
         while left:
-            free = {code: self.most(self.claims[code] & ~taken) for code in left}
+            free = {code: min(self.most(self.claims[code] & ~taken), gains.get(code, np.inf)) for code in left}
             best = max(left, key=lambda code: (free[code], own[code], -codes.index(code)))
             order.append(best)
             left.remove(best)

@@ -56,7 +56,7 @@ class FewSteps(Rule):
             else "Shares and savings are of everything recorded, start and end of the loop included.",
             advice="Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.",
             verify="The report speaks of five steps.",
-            snippet=profiler_call() if not found.numbers["npu"] else "",
+            snippet=profiler_call(found) if not found.numbers["npu"] else "",
             severity=Severity.LOW,
         )
 
@@ -114,7 +114,7 @@ class WarmUp(Rule):
                 "loaded. Much of what follows is about the start, not about a step.",
                 advice="Run some steps before the recording begins, and mark steps with `prof.step()`.",
                 verify="No launch call takes a millisecond.",
-                snippet=profiler_call(),
+                snippet=profiler_call(found),
                 severity=Severity.MEDIUM,
             )
         number, length, usual = max(n["slow"], key=lambda each: each[1] / each[2])

@@ -163,7 +163,7 @@ class MissingOptions(Rule):
             advice="Record once more with these options."
             + (" Stacks slow the host: record them apart from what is measured." if "stacks" in there else ""),
             verify="The rules that were not checked are.",
-            snippet=profiler_call(*options, *(["with_stack=True"] * ("stacks" in there))),
+            snippet=profiler_call(found, *options, *(["with_stack=True"] * ("stacks" in there))),
             severity=Severity.LOW,
         )
 

@@ -79,7 +79,7 @@ class WorkMissing(Rule):
                 "a graph.",
                 advice="Record later, when the graphs are replayed.",
                 verify="Graph launches, and no captures, are in the trace.",
-                snippet=profiler_call(),
+                snippet=profiler_call(found),
                 severity=Severity.MEDIUM,
             )
         words = "; ".join(self._said(found))
@@ -90,7 +90,7 @@ class WorkMissing(Rule):
             advice="Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and "
             "driver. If graphs are not recorded, record once without them.",
             verify="Every launch has its device event.",
-            snippet=profiler_call(steps=2),
+            snippet=profiler_call(found, steps=2),
             severity=Severity.MEDIUM,
         )
 

@@ -71,7 +71,7 @@ class ProfilerOverhead(Rule):
             "does not spend.",
             advice="Record once more without stacks and shapes, and compare the idle time before acting on it.",
             verify="The idle time of a recording without stacks.",
-            snippet=profiler_call("record_shapes=False", "with_stack=False"),
+            snippet=profiler_call(found, "record_shapes=False", "with_stack=False"),
             severity=Severity.MEDIUM if n["unreliable"] else Severity.LOW,
         )
 

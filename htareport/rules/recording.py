@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from htareport.rules.base import Found
 from htareport.rules.rank import Rank
 from htareport.trace.classify import NPU_PROCESS
 
@@ -13,17 +14,17 @@ def is_npu(rank: Rank) -> bool:
     return NPU_PROCESS in rank.trace.loaded.device_categories
 
 
-def profiler_call(*options: str, steps: int = 5, warmup: int = 3) -> str:
+def profiler_call(found: Found, *options: str, steps: int = 5) -> str:
     """The call that records so many steps once warm, with further options such as `with_stack=True`."""
     lines = [
         "with torch.profiler.profile(",
         "    activities=torch.profiler.supported_activities(),",
-        f"    schedule=torch.profiler.schedule(wait=5, warmup={warmup}, active={steps}, repeat=1),",
+        f"    schedule=torch.profiler.schedule(wait=5, warmup=3, active={steps}, repeat=1),",
         '    on_trace_ready=torch.profiler.tensorboard_trace_handler("traces", use_gzip=True),',
         *(f"    {option}," for option in options),
         ") as prof:",
         "    for batch in loader:",
-        "        train_step(batch)",
+        f"        {'model' if found.infers else 'train_step'}(batch)",
         "        prof.step()",
     ]
     return "\n".join(lines)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from htareport.analyses import launched
 from htareport.rules.host_rows import rows_named
-from htareport.rules.memory import trains
 from htareport.rules.rank import Rank
+from htareport.rules.training import trains
 
 _SAMPLES = re.compile(r"^aten::(?:multinomial|argmax|exponential_?)$|sampl(?:e|ing)")
 _DRAWS = re.compile(r"multinomial|::top_\w*sampl|(?:^|[_:])sample|sampling_from")

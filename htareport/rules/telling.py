@@ -11,7 +11,7 @@ from htareport.findings import Finding, Severity, Span
 from htareport.packed import join
 from htareport.report import Section, Status, Unit
 from htareport.rules import gates
-from htareport.rules.base import LOW, Evidence, Family, Found, Rule, severity_of
+from htareport.rules.base import LOW, Evidence, Family, Found, Rule, least_of, severity_of
 from htareport.rules.checked import TOO_LITTLE, checked
 from htareport.rules.looking import RankEvidence
 from htareport.rules.pieces import PieceTable, by_cause, given, length
@@ -31,9 +31,10 @@ step on the rank where that is largest, a ceiling and not a promise. Findings ar
 before it, so that no time counts twice; together they save no more than the union of their intervals. What only lets \
 idle time arise, as a call that waits for the device does, comes behind what fills that time. Savings are means over \
 the steps, as is the step that they are compared with. High: from 5 % of the step on, medium: from 2 %, \
-low: from 0.5 %; less is not shown. Advice about idle time is held back where the trace does not show the device's \
-work as it was, and is for information only where the devices are idle for less than 10 % of the time, or where it \
-says to launch faster and the host waits longer for room in its queue than the devices for the host.
+low: from 0.5 %; less is not shown. Where it is known what becomes of the step, that counts, in the order and in how \
+grave a finding is. Advice about idle time is held back where the trace does not show the device's work as it was, and \
+is for information only where the devices are idle for less than 10 % of the time, or where it says to launch faster \
+and the host waits longer for room in its queue than the devices for the host.
 
 What becomes of the step is computed across ranks where their collectives are matched. A rank's time between two of \
 them gets shorter by what is claimed there, so that it arrives earlier; each collective starts when the last rank \
@@ -60,9 +61,10 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
     found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns, shared))}
     outcomes = dict.fromkeys((code for each in every for code in each.found if code not in found), "held back")
     told, notes = _told(found, rules, outcomes)
+    evidence = {code: (_rule(rules, code), each) for code, each in found.items()}
+    told = {each.code: each for each in with_step_times(list(told.values()), evidence, ranks)}
     findings = _placed(told, found, rules, ranks, outcomes)
     findings = [replace(each, spans=tuple(_moved(span, zero_ns) for span in each.spans)) for each in findings]
-    findings = with_step_times(findings, {code: (_rule(rules, code), each) for code, each in found.items()}, ranks)
     findings.sort(key=lambda each: _rule(rules, each.code).family is Family.QUALITY and each.severity is Severity.LOW)
     notes.extend(_failures(every))
     if unreliable:
@@ -129,7 +131,7 @@ def _placed(
             if gates.is_informational(rule, each, ranks):
                 finding = gates.informational(finding, each, ranks)
             covered.append(code)
-        findings.append(finding)
+        findings.append(_as_grave(finding, rule, findings))
     return [_with_ways(each, ways.get(each.code, ())) for each in findings]
 
 
@@ -146,13 +148,33 @@ def _in_order(
     ranks: Sequence[RankEvidence],
     owners: PieceTable,
 ) -> list[str]:
-    """Codes as they are told: quality, then what is most worthwhile, what is general, and what is for information."""
+    """Codes as they are told: quality, then what is most worthwhile, what is general, and what is for information.
+
+    Nothing counts for more than what the step gains by it. What saves nothing and is no more than a remark comes last.
+    """
     quality = [code for code in told if _rule(rules, code).family is Family.QUALITY]
     general = [code for code in told if _rule(rules, code).is_general]
-    ordered = owners.ordered([code for code in told if code not in (*quality, *general)])
+    gains = {code: gain for code, each in told.items() if (gain := _gain(each)) is not None}
+    ordered = owners.ordered([code for code in told if code not in (*quality, *general)], gains)
     informs = {code for code in told if gates.is_informational(_rule(rules, code), found[code], ranks)}
-    order = sorted([*ordered, *owners.ordered(general)], key=informs.__contains__)
+    remarks = {code for code, each in told.items() if not each.saving_ns and each.severity is Severity.LOW}
+    every = [*ordered, *owners.ordered(general, gains)]
+    order = sorted(every, key=lambda code: (code in informs, code in remarks))
     return [*quality, *_with_followers(order, rules)]
+
+
+def _as_grave(finding: Finding, rule: Rule, before: Sequence[Finding]) -> Finding:
+    """What only says why of another finding is no graver than that."""
+    leader = next((each for each in before if each.code == rule.follows), None)
+    if leader is None or finding.saving_ns:
+        return finding
+    return replace(finding, severity=least_of(finding.severity, leader.severity))
+
+
+def _gain(finding: Finding) -> float | None:
+    """By how much the step would be shorter without it, ns; None where that is not known."""
+    step, without = finding.step_ns, finding.without_ns
+    return None if step is None or without is None else float(step - without)
 
 
 def _rule(rules: Sequence[Rule], code: str) -> Rule:
@@ -211,7 +233,8 @@ def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float, shared: di
     if not evidence:
         return None
     saving = {each.rank: length(each.pieces, [rule.code]) for each in ranks if rule.code in each.found}
-    return Found(evidence, saving, step_ns, len(ranks), any(each.steps for each in ranks), shared)
+    has_steps, infers = any(each.steps for each in ranks), all(each.infers for each in ranks)
+    return Found(evidence, saving, step_ns, len(ranks), has_steps, shared, infers)
 
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:
@@ -229,7 +252,7 @@ def _with_place(finding: Finding, further: float, found: Found, where: str, *, i
     """
     finding = replace(finding, further_ns=round(further) if finding.saving_ns else None)
     if is_general and found.step_ns:
-        finding = replace(finding, severity=severity_of(further / found.step_ns))
+        finding = replace(finding, severity=least_of(finding.severity, severity_of(further / found.step_ns)))
     if not found.most or further >= _ALTERNATIVE * found.most or not where:
         return finding
     words = f"Nearly all of this time is covered {where}: this is another way to it, not a further saving."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from htareport.algorithms.rank_shifts import Calls, Ints, Late, Removed, Stream, saved, shifts
 from htareport.analyses.collective_calls import Matching
 from htareport.findings import Finding
-from htareport.rules.base import Change, Found, Rule
+from htareport.rules.base import Change, Found, Rule, least_of, severity_of
 from htareport.rules.communication_skew import matched
 from htareport.rules.looking import RankEvidence
 from htareport.rules.rank_moves import ONE_RANK, Moves
@@ -239,7 +239,7 @@ def with_step_times(
 ) -> list[Finding]:
     """Say of each finding what the step would take without it, never less than its saving allows; or why not.
 
-    `told` has rule and evidence by code.
+    `told` has rule and evidence by code. None is graver than what the step would be shorter by.
     """
     saving = [each for each in findings if each.saving_ns and each.is_per_step]
     if not saving:
@@ -267,4 +267,12 @@ def _with_step_time(finding: Finding, found: Found, times: Mapping[str, float], 
         return replace(finding, step_ns=step, ceiling=why or NO_PLACE)
     saves = min(round(times[finding.code]), most, step)
     low = None if finding.low_ns is None else min(finding.low_ns, saves)
-    return replace(finding, step_ns=step, without_ns=step - saves, low_ns=low)
+    severity = least_of(finding.severity, severity_of(saves / step if step else 0.0))
+    return replace(
+        finding,
+        step_ns=step,
+        without_ns=step - saves,
+        low_ns=low,
+        severity=severity,
+        is_across_ranks=found.num_ranks > 1,
+    )

@@ -33,7 +33,10 @@ class Capability(StrEnum):
 
     GPU = "no GPU activity was recorded: profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     STEPS = "no ProfilerStep# rows: call prof.step() once per iteration"
-    COMM = "no communication kernels: the job ran on one rank, or no collective ran while the profiler was on"
+    COMM = (
+        "no communication kernels: the job ran on one rank, no collective ran while the profiler was on, or they ran "
+        "on the host (gloo)"
+    )
     HOST_OPS = "no host operators: profile with ProfilerActivity.CPU among the activities"
     COPIES = "no memory copies or fills ran while the profiler was on"
     ANNOTATIONS = "no annotations: wrap parts of the step in torch.profiler.record_function(name)"

@@ -81,6 +81,8 @@ def test_the_step_without_it_in_words():
     assert told.after(known).startswith(
         "Mean step 1.20\u202fs → 1.05\u202fs if all of this, and nothing else, were gone."
     )
+    assert told.after(known).endswith(" were gone.")  # Nobody else is there.
+    assert " were gone. Ranks still wait for each other, " in told.after(replace(known, is_across_ranks=True))
     none = replace(known, without_ns=1_200_000_000)
     assert told.saving(none).endswith("; mean step stays 1.20\u202fs")
     assert "were gone: other ranks, or collectives, are waited for as long" in told.after(none)

@@ -41,6 +41,20 @@ def test_exposed(tmp_path):
     assert [(span.start, span.end) for span in found.spans] == [(400 * US, 800 * US)]
 
 
+def test_the_name_of_a_group_tells_what_it_is_for(tmp_path):
+    """A mesh dimension of data parallelism reduces gradients, one of tensors parts of layers."""
+    advice = {}
+    for dimension in ("mesh_dp", "mesh_tp"):
+        trace = exposed()
+        for event in trace.events:
+            if event["name"] == ALL_REDUCE:
+                event["args"]["Process Group Description"] = dimension
+        (tmp_path / dimension).mkdir()
+        advice[dimension] = one(tmp_path / dimension, [trace], "N1").advice
+    assert "Under DDP let buckets be ready earlier" in advice["mesh_dp"]
+    assert "split the layers over fewer ranks" in advice["mesh_tp"]
+
+
 def test_hidden(tmp_path):
     """Of 500 µs all but the last 20 run under compute: 2 % of the step."""
     trace = (

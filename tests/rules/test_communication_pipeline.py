@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder
-from rules.parallel import GEMM, US, one, plain
+from rules.parallel import GEMM, US, findings, one, plain
 
 from htareport.rules.communication import ExposedCommunication
 from htareport.rules.communication_pipeline import LateSends, PipelineBubble
@@ -73,7 +73,12 @@ def test_uneven_stages(tmp_path):
 
     Rank 1, say, waits for the third's gradients: for 200 µs each time but the first, and that for longer.
     """
-    found = one(tmp_path, Pipeline([100, 100, 300, 100], 8).traces, "N16", "N1")
+    told = {
+        each.code: each for each in findings(tmp_path, Pipeline([100, 100, 300, 100], 8).traces, "N16", "N1").findings
+    }
+    found = told["N16"]
+    assert "interleaved schedule" in told["N1"].advice
+    assert "faster links" not in told["N1"].advice  # What is sent is little.
     assert "where the schedule costs 27.3 %" in plain(found.title)
     assert "8 micro-batches per step go through 4 stages" in found.evidence
     assert "; rank 2 computes 4.80 ms per step, rank 0 1.60 ms." in plain(found.evidence)

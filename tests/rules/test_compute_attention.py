@@ -27,7 +27,7 @@ def test_forward(findings):
     assert told.title == (
         "Unfused attention over 1,500 × 1,950 scores: fused, it takes up to 400\u202fµs less per step"
     )
-    assert "1 times per step" in told.evidence
+    assert "Once per step, products and a softmax" in told.evidence
     assert "3 × 1,500 × 1,950 scores (16.7\u202fMiB)" in told.evidence
     assert "takes 416\u202fµs, softmax alone 200\u202fµs" in told.evidence
     assert "scaled_dot_product_attention" in told.advice

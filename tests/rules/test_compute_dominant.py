@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from rules.computing import GEMM, SHAPES, Work, states
+from rules.test_compute_attention import attention
 
+from htareport.rules.compute_attention import UnfusedAttention
 from htareport.rules.compute_dominant import Dominates
 
 RULE = Dominates()
@@ -17,6 +19,12 @@ def test_found(findings):
     assert told.title == "`aten::mm` on 1000×1200, 1200×1300 is 60.0\u202f% of all compute"
     assert told.evidence == "2 calls take 300\u202fµs per step."
     assert (told.severity, told.saving_ns) == ("low", None)
+
+
+def test_attention_that_is_not_fused_is_told_as_that(findings):
+    """Its softmax takes 48 % of compute, and goes with the rest."""
+    assert list(findings([UnfusedAttention(), RULE], attention(Work()))) == ["C6"]
+    assert list(findings([RULE], attention(Work()))) == ["C23"]
 
 
 def test_script(findings):

@@ -37,11 +37,16 @@ def test_tf32_without_shapes(findings):
 
 def test_float32_where_there_is_no_tf32(findings):
     """On a V100 in float16: 3.12e9 operations at 60 % of 125 TFLOP/s take 41.6 µs."""
-    told = findings(RULES, Work(name=V100).mm(200, kernel="volta_sgemm_128x64_nn", dtype=FLOAT))
+    trace = Work(name=V100).mm(200, kernel="volta_sgemm_128x64_nn", dtype=FLOAT)
+    told = findings(RULES, trace)
     assert list(told) == ["C2"]
     assert told["C2"].saving_ns == 158_400
     assert "dtype=torch.float16" in told["C2"].advice
-    assert "GradScaler" in told["C2"].advice
+    assert "GradScaler" not in told["C2"].advice
+    assert "loss" not in told["C2"].snippet  # There is none: nothing of a backward pass is recorded.
+    trained = findings(RULES, trace.cpu_op("autograd::engine::evaluate_function: MmBackward0", 0, 1))["C2"]
+    assert "GradScaler" in trained.advice
+    assert "loss" in trained.snippet
 
 
 def test_without_shapes_half(findings):

@@ -23,9 +23,19 @@ def test_the_host_launches_late(findings):
     finding = told["H1"]
     assert (finding.saving_ns, finding.low_ns, finding.severity) == (495_000, 247_500, "high")
     assert "idle for 80.0\u202f% of the step; in 61.9\u202f% of that" in finding.evidence
+    assert ", and 37.5\u202f% of it lies before the first or behind the last recorded GPU event. " in finding.evidence
     assert "`aten::mm` 100\u202fµs" in finding.evidence
     assert "not recorded for 390\u202fµs per step" in finding.evidence
     assert [(span.start, span.end, span.step) for span in finding.spans] == [(100_000, 595_000, 1)]
+
+
+def test_advice_is_possible_for_the_job(findings):
+    """A job that only infers has no optimizer; where no operators are recorded that is not known."""
+    inferring, training = one_gap((590, 5)), one_gap((590, 5)).cpu_op("Optimizer.step#SGD.step", 300, 10)
+    told = [findings([HostBound()], trace)["H1"].advice for trace in (inferring, training)]
+    assert ["optimizers" in advice for advice in told] == [False, True]
+    nothing = TraceBuilder().step(1, 0, 1000).kernel("a", 0, 100, launch=(0, 5)).kernel("b", 600, 100, launch=(590, 5))
+    assert "optimizers" in findings([HostBound()], nothing)["H1"].advice
 
 
 def test_work_that_waits_on_the_device_is_not_the_host_s(findings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
+from htareport.rules.host_rows import times
 from htareport.rules.host_sync import CopiesBack, DataShapes, ScalarReadback, SyncDrains, WholeDevice
 
 RULES = [SyncDrains(), ScalarReadback(), DataShapes(), CopiesBack(), WholeDevice()]
@@ -110,6 +111,17 @@ def test_the_line_of_python_is_named(findings):
     trace = drained(("aten::item",)).python_function("train.py(12): step", 0, 900)
     trace.python_function("torch/_tensor.py(1): item", 20, 200, 2).python_function("<built-in method item>", 20, 199, 3)
     assert "`train.py(12): step`" in findings(RULES, trace)["H5"].evidence
+
+
+def test_what_is_not_in_each_step_is_told_in_one_digit():
+    """Five times in six steps; and 164 times in three."""
+    assert times([("a", 5), ("b", 164)], 6) == "`a` 0.8×, `b` 27.3×"
+
+
+def test_only_who_trains_has_losses(findings):
+    trace = drained(("aten::item",))
+    assert "loss" not in findings(RULES, trace)["H5"].advice + findings(RULES, trace)["H5"].snippet
+    assert "losses" in findings(RULES, trace.cpu_op("Optimizer.step#SGD.step", 500, 10))["H5"].advice
 
 
 def test_two_devices_count_by_half(saved):

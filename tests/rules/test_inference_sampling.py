@@ -30,7 +30,7 @@ def test_tokens_that_are_read(findings):
     told = findings(RULES, generated())
     assert list(told) == ["I4"]
     assert told["I4"].saving_ns == 3 * 100_000
-    assert "`aten::item` 3× returned in all that was recorded" in told["I4"].evidence
+    assert "launched more: `aten::item` 3× in all that was recorded." in told["I4"].evidence
 
 
 def test_one_that_is_drawn(findings):

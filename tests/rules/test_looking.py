@@ -123,6 +123,21 @@ def test_time_that_is_covered_already_is_another_way_to_it(told):
     assert other.assumption.startswith("It works. Nearly all of this time is covered")
 
 
+class _SaysWhy(_Claims):
+    """Says why of another finding, gravely."""
+
+    follows = "C1"
+
+    def tell(self, found: Found) -> Finding | None:
+        return self.finding(found, "Why", severity=Severity.HIGH)
+
+
+def test_a_reason_is_no_graver_than_what_it_is_for(told):
+    """C1 saves 3 % of the step. What says why of it has no saving of its own."""
+    section = told([_Claims("C1", [(0, 60)]), _SaysWhy("C2", [])])
+    assert [(each.code, each.severity) for each in section.findings] == [("C1", "medium"), ("C2", "medium")]
+
+
 def test_a_fifth_of_ones_own_is_enough(told):
     """C2 claims 500 µs in two steps; 100 of them are its own, then 99."""
     for own, severity in ((100, Severity.HIGH), (99, Severity.LOW)):

@@ -43,6 +43,7 @@ def check(folder, cause: str, seed: int, ranks: int) -> None:
     assert found["N4"].ranks == found["N5"].ranks == (late,)
     assert found["N4"].saving_ns / 1000 == pytest.approx(lateness(traces, clocks, late), rel=0.05)
     assert words in plain(found["N5"].title)
+    assert ("no further saving" in found["N5"].evidence) == (cause == "input")
     assert found["N4"].without_ns < 800_000  # As the others alone: 720 µs, and the noise.
 
 

@@ -107,6 +107,17 @@ class _General(_Idle):
     code, is_general = "X4", True
 
 
+class _Note(_Remark):
+    """Something about compute that saves nothing by itself."""
+
+    code, family = "X5", Family.COMPUTE
+
+
+def test_what_saves_nothing_comes_behind_what_does_unless_it_is_grave(tell):
+    assert codes(tell([500], _General(), _Note(0, Severity.LOW))) == ["X4", "X5"]
+    assert codes(tell([500], _General(), _Note(0, Severity.MEDIUM))) == ["X5", "X4"]
+
+
 class _Part(_Idle):
     """Claims this share of each idle interval."""
 

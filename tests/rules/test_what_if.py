@@ -98,6 +98,16 @@ def test_worked_out_on_paper(told):
         assert each.step_ns - each.without_ns == saving * US, claims
 
 
+def test_what_makes_the_step_no_shorter_is_low_and_comes_last(told):
+    """X1 claims 300 µs of each of two steps, of ranks that then wait longer; X2 what only 40 are gained by, of 1000."""
+    both = [(0, 300), (STEP, STEP + 300)]
+    found = told([_Claims("X1", {1: both, 2: both}), _Claims("X2", {0: [(0, 40), (STEP, STEP + 40)]})], job(LATE))
+    assert [(code, each.severity, each.saving_ns) for code, each in found.items()] == [
+        ("X2", "medium", 40 * US), ("X1", "low", 300 * US),
+    ]  # fmt: skip
+    assert all(each.is_across_ranks for each in found.values())
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_never_more_than_the_saving(told, seed):
     """Whatever is claimed, wherever ranks arrive."""
@@ -145,6 +155,7 @@ def test_the_only_rank_of_a_job(told):
     claim = [_Claims("X1", CLAIM)]
     found = told(claim, job((700,)))["X1"]
     assert (found.step_ns, found.without_ns, found.ceiling) == (STEP * US, 850 * US, "")
+    assert not found.is_across_ranks
     traces = [TraceBuilder(devices=2).step(0, 0, 1000)]
     for device in range(2):
         traces[0].kernel("gemm", 0, 900, device=device, launch=(0, 1))
