@@ -24,6 +24,7 @@ from htareport.locations import paths_of, size_of
 
 COMPRESSION_RATIO = 17  # Of Kineto's JSON; 13 to 20 were measured.
 SMALL_INPUT = 300_000_000  # Raw bytes below which starting two processes takes as long as it saves: half a second.
+RANK_BYTES = 10_000_000  # What looking at a rank costs however small it is, as raw bytes: a tenth of a second.
 WORKER_BYTES = 150_000_000  # What a process takes before it reads anything.
 MEMORY_PER_RAW_BYTE = 0.5  # Peak of a rank over the size of its raw JSON.
 
@@ -120,9 +121,9 @@ def _is_killed(error: Exception) -> bool:
 def default_jobs(rank_sizes: Sequence[int], *, least: int = SMALL_INPUT) -> int:
     """Return how many processes to use for ranks of these raw sizes: bound by cores, ranks and free memory.
 
-    One process, where all are together less than `least` bytes.
+    One process, where all are together less work than `least` bytes.
     """
-    if sum(rank_sizes) < least:
+    if sum(rank_sizes) + RANK_BYTES * len(rank_sizes) < least:
         return 1
     jobs = min(usable_cores(), len(rank_sizes))
     if (free := free_memory()) is not None:

@@ -51,11 +51,11 @@ class Place:
         """Return the place; None where nothing is kept."""
         if (state := trace_cache.state_of(paths_of(files), work.options)) is None:
             return None
-        if (asked := _asked((*work.analyses, *work.rules))) is None:
+        if (asked := _asked((*work.analyses, *work.rules))) is None or (code := _code()) is None:
             return None
         window = work.window
         steps = [sorted(window.steps) if window.steps is not None else None, window.complete_only]
-        known = [state.key, rank, work.options.redact, steps, window.without_last_step, work.ranks, asked, _code()]
+        known = [state.key, rank, work.options.redact, steps, window.without_last_step, work.ranks, asked, code]
         return cls(rank, f"{_DIGEST(json.dumps(known).encode()).hexdigest()[:40]}-summary", state)
 
     def found(self) -> RankSummary | None:
@@ -63,7 +63,7 @@ class Place:
         if (file := cache_folder.find(self.files.folder, self.name)) is None:
             return None
         try:
-            summary = _read(file.read_bytes())
+            summary = _read(file.read_bytes(), self.name)
             if summary.rank != self.rank:
                 raise ValueError(f"it is of rank {summary.rank}")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001  whatever is wrong with it, the trace is there to be read
@@ -79,7 +79,7 @@ class Place:
         if facts is None or not is_whole or not trace_cache.is_large(facts.num_events) or not self.files.still_holds():
             return
         try:
-            data = _written(summary)
+            data = _written(summary, self.name)
             size = cache_folder.put(self.files.folder, self.name, lambda file: _write(file, data))
         except Exception as error:  # noqa: BLE001  a full disk, a folder nobody may write to, a value of another class
             log.info("rank %d: its summary is not kept: %s: %s", self.rank, type(error).__name__, error)
@@ -95,24 +95,29 @@ def look_up(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummar
     return place.found() if place else None
 
 
-# --- the file: a digest of what follows, which is packed
+# --- the file: a digest of its name and of what follows, which is packed
 
 
-def _written(summary: RankSummary) -> bytes:
+def _written(summary: RankSummary, name: str) -> bytes:
     if any(packed.odd for packed in summary.frames.values()):
         raise TypeError("a frame of other values than numbers and texts")
     data = zstandard.compress(encode(summary, CLASSES), 1)
-    return _DIGEST(data).digest() + data
+    return _digest(name, data) + data
+
+
+def _digest(name: str, data: bytes) -> bytes:
+    """Tell what is kept under a name from what is damaged, and from what was kept under another name."""
+    return _DIGEST(name.encode() + data).digest()
 
 
 def _write(file: IO[bytes], data: bytes) -> None:
     file.write(data)
 
 
-def _read(file: bytes) -> RankSummary:
+def _read(file: bytes, name: str) -> RankSummary:
     digest, data = file[: _DIGEST().digest_size], file[_DIGEST().digest_size :]
-    if _DIGEST(data).digest() != digest:
-        raise ValueError("it is damaged")
+    if _digest(name, data) != digest:
+        raise ValueError("it is damaged, or not what was kept under this name")
     found = decode(zstandard.decompress(data), CLASSES)
     if not isinstance(found, RankSummary):
         raise TypeError("it is no summary")
@@ -135,9 +140,7 @@ def _asked(asked: Sequence[Analysis | Rule]) -> list[Any] | None:
 
 
 @cache
-def _code() -> list[str]:
+def _code() -> list[str] | None:
     """What measures: the source of this package, and the versions of what it computes with."""
-    sources = _DIGEST()
-    for source in sorted(_PACKAGE.rglob("*.py")):
-        sources.update(f"{source.relative_to(_PACKAGE)}\0".encode() + source.read_bytes())
-    return [sources.hexdigest(), pd.__version__, zstandard.__version__]
+    sources = trace_cache.digest_of(_PACKAGE, _PACKAGE.rglob("*.py"))
+    return None if sources is None else [sources, pd.__version__, zstandard.__version__]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -165,6 +166,7 @@ def test_another_version_looks_again(traces, kept, loads, monkeypatch):
 def test_the_version_is_that_of_all_sources(tmp_path, monkeypatch):
     (tmp_path / "rules").mkdir()
     monkeypatch.setattr(summary_cache, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(cache, "_IMPORTED_NS", time.time_ns() + 10**12)
     found = set()
     for text in ("a = 1", "a = 2"):
         (tmp_path / "rules" / "one.py").write_text(text)
@@ -172,6 +174,16 @@ def test_the_version_is_that_of_all_sources(tmp_path, monkeypatch):
         found.add(summary_cache._code()[0])
     summary_cache._code.cache_clear()
     assert len(found) == 2
+
+
+def test_a_process_that_runs_what_was_there_before_an_upgrade_keeps_nothing(traces, kept, loads, monkeypatch):
+    """Its measurements would else be taken for those of the new version."""
+    for module in (summary_cache, cache):
+        monkeypatch.setattr(module, "_code", module._code.__wrapped__)
+    monkeypatch.setattr(cache, "_IMPORTED_NS", 0)
+    assert _report(traces, kept) == _report(traces)
+    assert loads == [0, 1, 0, 1]
+    assert not kept.exists()
 
 
 def test_patterns_that_users_add_count(traces, kept, loads, monkeypatch):
@@ -186,13 +198,14 @@ def test_patterns_that_users_add_count(traces, kept, loads, monkeypatch):
 
 
 def test_damaged_files_are_ignored_and_written_again(traces, kept, loads, caplog):
-    """Cut, empty, with one bit turned, of another rank, or something else."""
+    """Cut, empty, with one bit turned, of another rank, kept under another name, or something else."""
     first = _report(traces, kept)
     files = sorted(kept.glob("*-summary.rank"))
     assert len(files) == 2
     whole = files[0].read_bytes()
     turned = whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1]) + whole[len(whole) // 2 + 1 :]
-    for number, damaged in enumerate((whole[:-1], b"", turned, files[1].read_bytes(), b"x" * 99), 3):
+    moved = summary_cache._digest("another", whole[32:]) + whole[32:]
+    for number, damaged in enumerate((whole[:-1], b"", turned, files[1].read_bytes(), moved, b"x" * 99), 3):
         files[0].write_bytes(damaged)
         caplog.clear()
         with caplog.at_level(logging.INFO):

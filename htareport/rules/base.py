@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
-from htareport.configurable import Configurable
+from htareport.configurable import Configurable, Range
 from htareport.findings import Finding, Severity, Span
 from htareport.report import Unit
 from htareport.rules.rank import Lane, Rank
@@ -122,7 +122,9 @@ class Rule(Configurable, ABC):
     """A condition over a rank's events, what meeting it could save, and what to do.
 
     The docstring is its help, with the headings *When it speaks*, *What it could save*, *What to do* and *How to
-    verify*. Thresholds are the fields of a frozen dataclass; `--set CODE.FIELD=VALUE` replaces them.
+    verify*. Thresholds are the fields of a frozen dataclass; `--set CODE.FIELD=VALUE` replaces them. All are above 0,
+    unless one is annotated with another range, so that whatever is found is something: a time, a share, a number of
+    calls.
     """
 
     code: ClassVar[str]
@@ -141,6 +143,12 @@ class Rule(Configurable, ABC):
     @classmethod
     def settings_name(cls) -> str:
         return cls.code
+
+    @classmethod
+    def ranges(cls) -> dict[str, Range]:
+        """Return name and range of each threshold that is a number."""
+        numbers = [name for name, default in cls.options().items() if type(default) in (int, float)]
+        return dict.fromkeys(numbers, Range(above=0)) | super().ranges()
 
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         """Return what a rank lacks for it, as words; that it can look where there is nothing."""

@@ -27,6 +27,7 @@ import json
 import logging
 import platform
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -52,6 +53,7 @@ SETTLED_NS = 2 * 10**9  # The coarsest time stamps of a file system that are in 
 _ENDS = 1 << 16  # Bytes at the beginning and the end of a file that are part of its key.
 
 _NUMBERED = "-numbered"
+_IMPORTED_NS = time.time_ns()  # About when this process imports all that reads and measures.
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +134,7 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
     try:
         from htareport.trace import stored  # noqa: PLC0415  as above
 
-        size = cache_folder.put(folder, name, lambda file: stored.write(loaded, paths, file))
+        size = cache_folder.put(folder, name, lambda file: stored.write(loaded, paths, file, name))
     except Exception as error:  # noqa: BLE001  a full disk, a folder nobody may write to, texts no file can hold
         log.info("nothing is kept in %s: %s: %s", folder, type(error).__name__, error)
         return
@@ -160,7 +162,9 @@ def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
     if sum(size for _, size, *_ in states) < LEAST_BYTES:
         return None
     tables = [classify.COMMUNICATION_NAMES, classify.MEMORY_NAMES, classify.NO_WORK_NAMES]  # Users may add to them.
-    known = [states, options.salvage, options.max_bytes, tables, _code()]
+    if (code := _code()) is None:
+        return None
+    known = [states, options.salvage, options.max_bytes, tables, code]
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:40]
 
 
@@ -188,11 +192,22 @@ def _on_disk(path: Path) -> Path:
 
 
 @cache
-def _code() -> list[str]:
+def _code() -> list[str] | None:
     """What reads: the source of this package and of all below it, and the versions of what it reads with."""
-    sources, package = hashlib.sha256(), Path(__file__).parents[1]
-    for folder in (package, package / "algorithms", package / "trace"):
-        for source in sorted(folder.glob("*.py")):
-            sources.update(source.name.encode() + b"\0" + source.read_bytes())
+    package = Path(__file__).parents[1]
+    folders = (package, package / "algorithms", package / "trace")
+    sources = digest_of(package, (source for folder in folders for source in folder.glob("*.py")))
     libraries = [module.__version__ for module in (msgspec, np, orjson)]
-    return [__version__, sources.hexdigest(), platform.python_version(), unpack.INFLATED_BY, *libraries]
+    others = [platform.python_version(), unpack.INFLATED_BY, *libraries]
+    return None if sources is None else [__version__, sources, *others]
+
+
+def digest_of(package: Path, sources: Iterable[Path]) -> str | None:
+    """Hash the source of a package; None if it was changed since, by an upgrade: this process runs what it was."""
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        if source.stat().st_ctime_ns > _IMPORTED_NS:
+            log.info("nothing is kept: htareport was changed since this process began")
+            return None
+        digest.update(f"{source.relative_to(package)}\0".encode() + source.read_bytes())
+    return digest.hexdigest()

@@ -40,10 +40,11 @@ _PARQUET = {"compression": "zstd", "compression_level": 1, "use_dictionary": Fal
 Described: TypeAlias = list[list[Any]]  # Of each column its name, its type, and its one value where it has no rows.
 
 
-def write(loaded: Loaded, paths: Sequence[Path], file: IO[bytes]) -> None:
-    """Write a rank that was read from these files. ValueError for texts that no file can hold."""
+def write(loaded: Loaded, paths: Sequence[Path], file: IO[bytes], name: str) -> None:
+    """Write a rank that was read from these files under a name. ValueError for texts that no file can hold."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         header = {
+            "name": name,
             "tables": [[name, *_put(archive, columns)] for name, columns in loaded.tables.items()],
             "collectives": [[name, *_put(archive, columns)] for name, columns in loaded.collectives.items()],
             "memory": _put(archive, loaded.memory) if loaded.memory else None,
@@ -68,6 +69,8 @@ def read(file: Path, paths: Sequence[Path], options: ReadOptions, *, numbered: b
     """
     with zipfile.ZipFile(file) as archive:
         header = json.loads(archive.read(_HEADER))
+        if header["name"] != file.stem:
+            raise ValueError("it was kept under another name")
         strings = _opened(archive.read(_STRINGS)).read(use_threads=False)["text"].to_pylist()
         tables = {name: _got(archive, *rest, numbered=numbered) for name, *rest in header["tables"]}
         collectives = {name: _got(archive, *rest, numbered=numbered) for name, *rest in header["collectives"]}

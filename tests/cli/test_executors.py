@@ -32,7 +32,8 @@ def machine(monkeypatch):
         (2, None, [executors.SMALL_INPUT] * 3, 2),  # By cores.
         (8, 2000 * MB, [1000 * MB] * 8, 3),  # By memory: 650 MB each.
         (8, 100 * MB, [1000 * MB] * 8, 1),  # One at least.
-        (8, None, [MB] * 8, 1),  # Too small to share.
+        (8, None, [MB] * 8, 1),  # Too small to share,
+        (8, None, [MB] * 80, 8),  # but not so many.
         (8, None, [], 1),
     ],
 )

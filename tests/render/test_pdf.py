@@ -108,6 +108,20 @@ def test_paper(paper, tmp_path):
     assert re.search({"A4": r"Page size: +595", "Letter": r"Page size: +612"}[paper], info)
 
 
+@pytest.mark.parametrize("lines", [1, 5])
+def test_no_title_stands_at_the_end_of_a_page(lines, tmp_path):
+    """Of a table, which would begin on the next one."""
+    one = next(section for section in sample().sections if section.charts and section.tables)
+    sections = [replace(one, name=f"s{n}", title=f"Section {n}", group=f"chapter {n}") for n in range(9)]
+    report = Report("r", "A verdict.", warnings=tuple(map(str, range(lines))), sections=tuple(sections))
+    titles = {block.title for block in pdf_module.chosen(report, 1000) if block.title}
+    pages = text_of(pdf_module.pdf(report), tmp_path / "a.pdf").split("\f")[:-1]
+    ends = [[line.strip() for line in page.splitlines() if line.strip()][-2:] for page in pages]
+    assert titles
+    assert len(pages) > 1
+    assert not [end for end in ends if titles & set(end)]
+
+
 def test_no_more_than_fits():
     """With little room the first sections of the chapters stay, and the rest is named."""
     report = sample()

@@ -10,6 +10,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import rules
+from htareport.errors import UsageError
 from htareport.rules import discover, rule_classes
 from htareport.rules.base import Family
 from htareport.runner import analyze
@@ -53,6 +54,17 @@ ODD = {
     "copies without bytes": TraceBuilder().step(1, 0, 100).memcpy("HtoD (Pageable -> Device)", 0, 50, launch=(0, 1)),
     "memory of the host": TraceBuilder().memory(0, 64, 1, 64, device=None),
 }
+
+
+@pytest.mark.parametrize("rule", discover(), ids=lambda rule: rule.code)
+def test_every_threshold_that_is_a_number_has_a_range(rule):
+    """A threshold that nothing fails to meet would find what is not there."""
+    ranges = rule.ranges()
+    for name, default in rule.options().items():
+        assert default in ranges[name], name
+        for wrong in ("0", "-1"):
+            with pytest.raises(UsageError, match=f"{rule.code}.{name}: {wrong} is outside its range: above 0"):
+                rule.configured({name: wrong})
 
 
 @pytest.mark.parametrize("trace", ODD.values(), ids=ODD.keys())

@@ -366,6 +366,7 @@ def test_damaged_files_of_the_cache(rank, folder, readings):
         (b'["ts","int64",null],', b""),
         (b'"captures":[{', b'"captures":[],"was":[{'),
         (b'["cpu_op",', b'["cpu_op",99,'),
+        (b'"name":"', b'"name":"another'),
         (b"", b"["),
     ],
 )
@@ -400,7 +401,7 @@ def test_a_full_disk_costs_a_line_in_the_log(folder, tmp_path, monkeypatch, capl
     """And leaves nothing behind."""
     path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
 
-    def full(loaded, paths, file):
+    def full(loaded, paths, file, name):
         file.write(b"a part")
         raise OSError(errno.ENOSPC, "No space left on device")
 
