@@ -179,7 +179,9 @@ def test_an_exception_stays_what_it_is(tmp_path):
     assert (tmp_path / "reports/report.json").exists()
 
 
-@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "number", ["SIGKILL", *(pytest.param(n, marks=pytest.mark.slow) for n in ("SIGTERM", "SIGINT"))]
+)
 def test_a_process_that_is_killed_gets_its_report(tmp_path, number):
     code = f"handler(Profiler()); signal.signal(signal.SIGINT, signal.SIG_DFL); os.killpg(0, signal.{number})"
     process, _ = train(f"os.setsid(); {code}", tmp_path)
