@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Self
 
+import numpy as np
 import pandas as pd
 import zstandard
 
@@ -143,4 +144,4 @@ def _asked(asked: Sequence[Analysis | Rule]) -> list[Any] | None:
 def _code() -> list[str] | None:
     """What measures: the source of this package, and the versions of what it computes with."""
     sources = trace_cache.digest_of(_PACKAGE, _PACKAGE.rglob("*.py"))
-    return None if sources is None else [sources, pd.__version__, zstandard.__version__]
+    return None if sources is None else [sources, np.__version__, pd.__version__, zstandard.__version__]
