@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.findings import Finding, Severity
 from htareport.rules.base import AHEAD, Evidence, Family, Found, Rule
-from htareport.rules.host_rows import of, per
-from htareport.rules.rank import Rank, Sets, joined, total
+from htareport.rules.host_rows import by_lane, of, per, rows_in
+from htareport.rules.rank import Rank, joined, total
 from htareport.trace import Capability, classify
 
-_FULL = "Command Buffer Full"  # What CUPTI calls it.
+_FULL = re.compile(r"^Command Buffer Full$")  # What CUPTI calls it.
 _LONG_NS = 20_000  # A launch call that takes less waits for nothing.
 
 
@@ -50,10 +50,8 @@ class FullQueue(Rule):
     ratio: float = 3.0
 
     def look(self, rank: Rank) -> Evidence | None:
-        calls, reported = self._waiting(rank), _reported(rank)
-        start, end = (calls[name].to_numpy() for name in ("ts", "end"))
-        capture = calls["capture"].to_numpy()
-        waits = {lane: intervals.union(start[mine := capture == lane[1]], end[mine]) for lane in rank.lanes}
+        calls, reported = self._waiting(rank), by_lane(rank, *rows_in(rank, "overhead", _FULL))
+        waits = by_lane(rank, *(calls[name].to_numpy() for name in ("ts", "end", "capture")))
         full = rank.clipped(joined(waits, reported))
         if rank.share(full) < self.least:
             return None
@@ -125,15 +123,3 @@ def _queued(
         at = launched[some]
         found[some] = np.searchsorted(begun, at) - np.searchsorted(stamps, at, side="right")
     return found
-
-
-def _reported(rank: Rank) -> Sets:
-    """When the driver reports that its command buffer is full."""
-    table, strings = rank.trace.loaded.tables.get("overhead", {}), rank.trace.loaded.strings
-    codes = [code for code in unique_sorted(table["name"]).tolist() if strings[code] == _FULL] if table else []
-    if not codes:
-        return {}
-    mine = np.isin(table["name"], codes)
-    start, capture = table["ts"][mine], table["capture"][mine]
-    end = start + table["dur"][mine]
-    return {lane: intervals.union(start[some := capture == lane[1]], end[some]) for lane in rank.lanes}

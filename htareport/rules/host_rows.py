@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +84,25 @@ def operators_around(rank: Rank) -> NDArray[np.int32]:
 def during(rank: Rank, rows: NDArray[np.int64]) -> Sets:
     """Idle time in which the host is late and runs any of these rows, within the windows."""
     host = rank.trace.host
-    start, end, capture = (host.at(name, rows) for name in ("ts", "end", "capture"))
+    return common(late(rank), by_lane(rank, *(host.at(name, rows) for name in ("ts", "end", "capture"))))
+
+
+def by_lane(rank: Rank, start: NDArray[np.int64], end: NDArray[np.int64], capture: NDArray[Any]) -> Sets:
+    """When rows run, for each device: those of its capture."""
     captures = unique_sorted(capture).tolist()
     runs = {each: intervals.union(start[capture == each], end[capture == each]) for each in captures}
-    return common(late(rank), {lane: runs.get(lane[1], EMPTY) for lane in rank.lanes})
+    return {lane: runs.get(lane[1], EMPTY) for lane in rank.lanes}
+
+
+def rows_in(rank: Rank, category: str, pattern: re.Pattern[str]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Start, end and capture of the events of a category whose names match."""
+    table, strings = rank.trace.loaded.tables.get(category, {}), rank.trace.loaded.strings
+    if not table:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int16)
+    codes = [code for code in unique_sorted(table["name"]).tolist() if pattern.search(strings[code])]
+    mine = np.flatnonzero(np.isin(table["name"], codes))
+    start = table["ts"][mine]
+    return start, start + table["dur"][mine], table["capture"][mine]
 
 
 def listed(names: Iterable[tuple[str, float]], found: Found, per: float) -> str:

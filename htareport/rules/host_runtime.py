@@ -11,7 +11,7 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.findings import Finding
 from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.host_rows import IDLE, coded, during, in_front, late, names_of, per, rows_named
+from htareport.rules.host_rows import IDLE, by_lane, coded, during, in_front, late, names_of, per, rows_in, rows_named
 from htareport.rules.rank import Rank, Sets, common, joined, minus, total
 from htareport.trace import Capability, classify
 from htareport.trace.idle import Cause
@@ -34,7 +34,7 @@ def first_launches(rank: Rank) -> Sets:
     rows = launch[(launch >= 0) & ~events["name"].duplicated().to_numpy()]
     chosen = rows[calls["dur"].to_numpy()[rows] >= _SLOW_NS]
     start, end, capture = (calls[name].to_numpy()[chosen] for name in ("ts", "end", "capture"))
-    runs = {lane: intervals.union(start[capture == lane[1]], end[capture == lane[1]]) for lane in rank.lanes}
+    runs = by_lane(rank, start, end, capture)
     return common(rank.idle_by(Cause.LAUNCHING), runs)
 
 
@@ -191,19 +191,11 @@ class GarbageCollection(Rule):
     least: float = 1000.0
 
     def look(self, rank: Rank) -> Evidence | None:
-        table = rank.trace.loaded.tables.get("python_function", {})
-        if not table:
-            return None
-        strings = rank.trace.loaded.strings
-        codes = [code for code in unique_sorted(table["name"]).tolist() if _GC.search(strings[code])]
-        rows = np.isin(table["name"], codes)
-        start, capture = table["ts"][rows], table["capture"][rows]
-        end = start + table["dur"][rows]
-        runs = {lane: intervals.union(start[capture == lane[1]], end[capture == lane[1]]) for lane in rank.lanes}
-        claim = common(late(rank), runs)
+        start, end, capture = rows_in(rank, "python_function", _GC)
+        claim = common(late(rank), by_lane(rank, start, end, capture))
         if total(claim) < 1000 * self.least:
             return None
-        numbers = {"pauses": int(rows.sum()), "longest": int((end - start).max()), "per": per(rank)}
+        numbers = {"pauses": len(start), "longest": int((end - start).max()), "per": per(rank)}
         return Evidence(claim, numbers, rank.spans(claim, name="garbage collection"))
 
     def tell(self, found: Found) -> Finding:
