@@ -22,11 +22,11 @@ import numpy as np
 import pandas as pd
 
 from htareport import render
+from htareport.algorithms.frame_packing import pack
 from htareport.analyses import discover
-from htareport.packed import pack
 from htareport.rules import discover as discover_rules
-from htareport.runner import Work, combined, summarize
-from htareport.summaries import RankSummary
+from htareport.run.runner import Work, combined, summarize
+from htareport.run.summaries import RankSummary
 from htareport.trace import Trace
 
 STAMPS = {"start", "end", "ts", "first", "last"}

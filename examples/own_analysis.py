@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses import Analysis, Frames, Group, Job
+from htareport.rank.capability import Capability
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
-from htareport.runner import analyze
-from htareport.trace import Capability, RankTrace
+from htareport.run.runner import analyze
+from htareport.trace import RankTrace
 
 
 @dataclass(frozen=True)

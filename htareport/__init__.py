@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from htareport._version import __version__
 
 if TYPE_CHECKING:
-    from htareport.analyses.base import Analysis
+    from htareport.analyses import Analysis
+    from htareport.compare.entry import diff
     from htareport.hta import DeviceType, LabeledTrace, TraceAnalysis, TraceDiff
     from htareport.integrations.torch import profile_training
-    from htareport.pair import diff
     from htareport.report import Report
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
     from htareport.trace import RankTrace, Trace
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Analysis": "htareport.analyses.base",
+    "Analysis": "htareport.analyses",
     "RankTrace": "htareport.trace",
     "Report": "htareport.report",
     "Trace": "htareport.trace",
@@ -46,8 +46,8 @@ _HOMES = {
     "DeviceType": "htareport.hta",
     "LabeledTrace": "htareport.hta",
     "TraceDiff": "htareport.hta",
-    "analyze": "htareport.runner",
-    "diff": "htareport.pair",
+    "analyze": "htareport.run.runner",
+    "diff": "htareport.compare.entry",
     "profile_training": "htareport.integrations.torch",
 }
 

@@ -10,9 +10,9 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, settings
 
-from htareport import analyses, rules
 from htareport.cli import main
-from htareport.executors import make_executor
+from htareport.plugins import discovery
+from htareport.run.executors import make_executor
 
 # The same examples in every run, and no limit in seconds: on a busy machine any example may take long.
 settings.register_profile(
@@ -49,8 +49,7 @@ def _own_cache(tmp_path_factory):
 def _installed_once():
     """Look for plug-ins once, and not for every report: what is installed stays as it is while tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        for kinds in (analyses, rules):
-            patch.setattr(kinds, "entry_points", cache(kinds.entry_points))
+        patch.setattr(discovery, "entry_points", cache(discovery.entry_points))
         yield
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from htareport.analyses.base import Analysis, Frames, Group, Job
+from htareport.analyses import Analysis, Frames, Group, Job
 from htareport.report import Chart, Column, TableSpec, Unit, key
 from htareport.trace import RankTrace
 

@@ -24,8 +24,9 @@ from builder import Layout, TraceBuilder
 
 from htareport.cli import main
 from htareport.errors import HtaReportError
-from htareport.trace import RankTrace, ReadOptions, Trace
-from htareport.trace.load import read_file
+from htareport.reading.text.load import read_file
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace, Trace
 
 LAYOUTS: tuple[Layout, ...] = ("kineto", "compact", "indent", "array")
 SECONDS_PER_MB, LEAST_SECONDS = 5.0, 3.0
@@ -185,7 +186,7 @@ def _loaded(path: Path, options: ReadOptions) -> RankTrace:
 
 def check_memory(path: Path, raw_size: int) -> None:
     """Assert that reading takes no more memory than its size allows."""
-    from htareport.trace.decode import Reader
+    from htareport.reading.text.decode import Reader
 
     tracemalloc.start()
     try:

@@ -13,9 +13,11 @@ from builder import TraceBuilder
 
 from htareport.analyses import analysis_classes
 from htareport.errors import UsageError
+from htareport.rank.capability import Capability
+from htareport.rank.window import ALL
 from htareport.report import Status, Unit
-from htareport.runner import Work, analyze, summarize
-from htareport.trace import ALL, Capability, RankTrace
+from htareport.run.runner import Work, analyze, summarize
+from htareport.trace import RankTrace
 
 CLASSES = analysis_classes()
 KINDS = list(CLASSES.values())

@@ -14,12 +14,13 @@ from types import SimpleNamespace
 import pytest
 from builder import TraceBuilder
 
-from htareport import analyze, clusters, runner
-from htareport.analyses.base import Analysis, Group
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
-from htareport.config import report_options
+from htareport import analyze
+from htareport.analyses import Analysis, Group
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
+from htareport.cli.config import report_options
 from htareport.errors import UsageError
-from htareport.executors import over_ranks
+from htareport.run import clusters, runner
+from htareport.run.executors import over_ranks
 
 NEEDS_DASK = "dask[distributed] is not installed"
 
@@ -98,7 +99,7 @@ def test_workers_get_paths_that_hold_elsewhere(folder, monkeypatch):
 
 
 def test_a_worker_of_another_version(folder):
-    work = runner.Work([TemporalBreakdown()], version="0.0.1")
+    work = analyze.Work([TemporalBreakdown()], version="0.0.1")
     told = runner.summarize(0, folder / "rank0.json", work).load_error
     assert told.endswith(", not 0.0.1")
     for found, has in (("0.0.1", "has htareport 0.0.1"), ("", "has no htareport")):

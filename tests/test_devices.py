@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from htareport.devices import Precision, device_of
+from htareport.rank.device_peaks import Precision, device_of
 
 NAMES = {
     "Tesla V100-SXM2-32GB": "V100 SXM",

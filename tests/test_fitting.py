@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport import fitting, runner, summaries
+from htareport.algorithms.frame_packing import pack
 from htareport.analyses import discover
-from htareport.fitting import fit
-from htareport.packed import pack
-from htareport.room import at_most, room_for
+from htareport.rank.budget import at_most, room_for
 from htareport.rules import discover as discover_rules
-from htareport.summaries import RankSummary, Work
+from htareport.run import runner, shrink, summaries
+from htareport.run.shrink import fit
+from htareport.run.summaries import RankSummary, Work
 from htareport.trace import Trace
 
 LIMIT = 60_000
@@ -36,7 +36,7 @@ def _numbers(rows: int, seed: int = 0) -> pd.DataFrame:
 
 def test_the_largest_shrink_and_what_fits_stays(monkeypatch):
     """Of 10, 1 and 1 thousand numbers the first come down to some fourteen thousand bytes; nobody asks the others."""
-    monkeypatch.setattr(fitting, "MOST_BYTES", 30_000)
+    monkeypatch.setattr(shrink, "MOST_BYTES", 30_000)
     sizes = {"large": 10_000, "small": 1_000, "other": 1_001}
     summary = RankSummary(0, frames={name: pack({"x": _numbers(rows)}) for name, rows in sizes.items()})
     asked = []
@@ -54,7 +54,7 @@ def test_the_largest_shrink_and_what_fits_stays(monkeypatch):
 
 def test_what_is_sent_once_for_several_stays_so(monkeypatch):
     """Both are made again together, or each would be sent."""
-    monkeypatch.setattr(fitting, "MOST_BYTES", 30_000)
+    monkeypatch.setattr(shrink, "MOST_BYTES", 30_000)
     summary = RankSummary(0, frames={name: pack({name: _numbers(5_000)}) for name in "ab"})
 
     def again(part: str, share: float) -> None:
@@ -65,7 +65,7 @@ def test_what_is_sent_once_for_several_stays_so(monkeypatch):
 
 
 def test_what_cannot_shrink_is_asked_a_few_times_only(monkeypatch):
-    monkeypatch.setattr(fitting, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(shrink, "MOST_BYTES", 1_000)
     summary, asked = RankSummary(0, frames={"a": pack({"x": _numbers(5_000)})}), []
     fit(summary, lambda part, share: asked.append((part, share)))
     assert len(asked) <= 6
@@ -74,7 +74,7 @@ def test_what_cannot_shrink_is_asked_a_few_times_only(monkeypatch):
 
 def test_what_cannot_shrink_leaves_the_others_half_the_room(monkeypatch):
     """A plug-in's 80 kB cost the 16 kB of the others a half at most, not all: they get 5 of 10 kB."""
-    monkeypatch.setattr(fitting, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(shrink, "MOST_BYTES", 10_000)
     summary = RankSummary(
         0, frames={name: pack({"x": _numbers(rows)}) for name, rows in (("its", 10_000), ("a", 2_000))}
     )
@@ -117,11 +117,11 @@ def _summary(path) -> RankSummary:
 
 def test_a_rank_that_ran_very_many_things_sends_little_of_them(many, monkeypatch):
     """Sums are still of everything, and what lacks rows says so."""
-    monkeypatch.setattr(fitting, "MOST_BYTES", 10**9)
+    monkeypatch.setattr(shrink, "MOST_BYTES", 10**9)
     whole = _summary(many)
     assert len(pickle.dumps(whole)) > 1.5 * LIMIT
     assert not whole.shares
-    monkeypatch.setattr(fitting, "MOST_BYTES", LIMIT)
+    monkeypatch.setattr(shrink, "MOST_BYTES", LIMIT)
     less = _summary(many)
     assert len(pickle.dumps(less)) < 1.05 * LIMIT + len(pickle.dumps(less.facts))
     for one, frame in ((one, one.frames["kernel_breakdown"].frames()["kernels"]) for one in (whole, less)):

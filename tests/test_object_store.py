@@ -9,7 +9,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import analyze
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError, OutputError
 
 s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")

@@ -6,11 +6,11 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.analyses import discover
-from htareport.findings import Finding, Severity
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding, Severity
 from htareport.rules import rule_classes
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.rank import Rank
-from htareport.runner import analyze
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.run.runner import analyze
 
 HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from htareport.packed import join, pack
-from htareport.report import concat
+from htareport.algorithms.frame_packing import join, pack
+from htareport.algorithms.frames import concat
 
 HALF_A_PAIR = "\udcff"
 FRAMES = {

@@ -11,16 +11,19 @@ from types import SimpleNamespace
 import pytest
 from builder import TraceBuilder
 
-from htareport import analyze, diff, errors, locations
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport import analyze, diff, errors
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError, OutputError, UsageError
-from htareport.trace import ReadOptions, Trace, cache
-from htareport.whole_file import whole_file
+from htareport.files import locations
+from htareport.files.atomic import whole_file
+from htareport.reading import cache
+from htareport.rows.options import ReadOptions
+from htareport.trace import Trace
 
 pytest.importorskip("upath", reason="universal-pathlib is not installed")
 import fsspec
 
-from htareport import remote
+from htareport.files import remote
 
 
 @pytest.fixture
@@ -181,7 +184,7 @@ def test_what_is_not_there(cli, memory):
 def test_what_is_not_installed(cli, monkeypatch):
     with pytest.raises(UsageError, match="nope"):
         locations.located("nope://a/b")
-    monkeypatch.setitem(sys.modules, "htareport.remote", None)
+    monkeypatch.setitem(sys.modules, "htareport.files.remote", None)
     ran = cli("report", "s3://bucket/run")
     assert ran.status == 2
     assert "pip install 'htareport[remote]'" in ran.err

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from htareport.algorithms.frames import concat
 from htareport.errors import ReportFileError, UsageError
-from htareport.findings import Finding, Severity
 from htareport.report import (
     SCHEMA_VERSION,
     Better,
@@ -27,9 +27,9 @@ from htareport.report import (
     Table,
     TableSpec,
     Unit,
-    concat,
     key,
 )
+from htareport.report.findings import Finding, Severity
 
 SPEC = TableSpec("ranks", "By rank", (key("rank", "Rank"), Column("time", "Time", Unit.NANOSECONDS, "How long.")))
 

@@ -15,16 +15,20 @@ import pytest
 from builder import TraceBuilder
 from faulty import Faulty
 
-from htareport import analyses, runner
-from htareport.analyses.idle_time import IdleTime
-from htareport.analyses.kernel_breakdown import KernelBreakdown
-from htareport.analyses.step_time import StepTime
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport import analyses
+from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown
+from htareport.analyses.time.idle_time import IdleTime
+from htareport.analyses.time.step_time import StepTime
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError, UsageError
-from htareport.executors import make_executor
+from htareport.plugins import discovery
+from htareport.rank import summary
+from htareport.rank.window import Window
 from htareport.report import Report, Status
-from htareport.runner import analyze
-from htareport.trace import Trace, Window, summary
+from htareport.run import runner
+from htareport.run.executors import make_executor
+from htareport.run.runner import analyze
+from htareport.trace import Trace
 
 ROOT = Path(__file__).parents[1]
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -69,7 +73,7 @@ def test_very_many_steps_on_very_many_ranks(folder, monkeypatch):
     in_all = ("kernel_breakdown", "operators", "stragglers", "collectives")
     chosen = [analyses.analysis_classes()[name]() for name in (*by_step, *in_all)]
     whole = analyze(folder, analyses=chosen)
-    monkeypatch.setattr("htareport.summaries.MOST_STEPS", 12)
+    monkeypatch.setattr("htareport.run.summaries.MOST_STEPS", 12)
     report = analyze(folder, analyses=chosen)
     assert whole["step_time"].table("per_step").groupby("rank")["step"].agg(list).tolist() == [[0, 1, 2, 3, 4]] * 4
     for section in by_step:
@@ -287,7 +291,7 @@ def test_plug_ins(folder, monkeypatch, caplog):
         EntryPoint("faulty", "faulty:Faulty", analyses.ENTRY_POINT_GROUP),
         EntryPoint("gone", "no_such_module:Gone", analyses.ENTRY_POINT_GROUP),
     ]
-    monkeypatch.setattr(analyses, "entry_points", lambda group: here if group == analyses.ENTRY_POINT_GROUP else [])
+    monkeypatch.setattr(discovery, "entry_points", lambda group: here if group == analyses.ENTRY_POINT_GROUP else [])
     report = analyze(folder / "rank3.json")
     assert report["faulty"].table()["count"].tolist() == [10]
     assert report["operators"].status is Status.OK
@@ -316,7 +320,7 @@ def test_one_more_file_is_all_it_takes(folder, tmp_path):
 
 def test_summaries_never_raise(tmp_path):
     """Whatever is wrong with a file is text."""
-    summary = runner.summarize(3, tmp_path / "nothing.json", runner.Work([], [], runner.ALL))
+    summary = runner.summarize(3, tmp_path / "nothing.json", analyze.Work([], [], analyze.ALL))
     assert summary.rank == 3
     assert summary.facts is None
     assert summary.load_error

@@ -10,8 +10,8 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import TraceAnalysis, analyze, render
-from htareport.analyses.step_time import StepTime
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.analyses.time.step_time import StepTime
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError
 from htareport.render.comment import comment
 from htareport.report import Report

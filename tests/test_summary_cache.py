@@ -12,18 +12,21 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport import runner, summary_cache
-from htareport.analyses import analysis_classes, discover
-from htareport.analyses.base import Analysis, Group
-from htareport.analyses.kernel_breakdown import KernelBreakdown
-from htareport.analyses.step_time import StepTime
-from htareport.executors import make_executor
+from htareport.analyses import Analysis, Group, analysis_classes, discover
+from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown
+from htareport.analyses.time.step_time import StepTime
+from htareport.rank.window import Window
+from htareport.reading import cache
 from htareport.report import Column, TableSpec, Unit, key
+from htareport.rows import classify
+from htareport.rows.options import ReadOptions
 from htareport.rules import discover as discover_rules
 from htareport.rules import rule_classes
-from htareport.summaries import Work
-from htareport.summary_cache import Place
-from htareport.trace import RankTrace, ReadOptions, Trace, Window, cache, classify
+from htareport.run import runner, summary_cache
+from htareport.run.executors import make_executor
+from htareport.run.summaries import Work
+from htareport.run.summary_cache import Place
+from htareport.trace import RankTrace, Trace
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "traces"
 

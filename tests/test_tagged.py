@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from htareport.tagged import decode, encode
+from htareport.run.summary_codec import decode, encode
 
 
 @dataclass(frozen=True)

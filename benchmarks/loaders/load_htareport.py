@@ -2,7 +2,8 @@
 
 import sys
 
-from htareport.trace import RankTrace, ReadOptions
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace
 
 trace = RankTrace.load(0, sys.argv[1], options=ReadOptions(cache=False))
 print(len(trace.events), int((trace.device_events["launch"] >= 0).sum()))

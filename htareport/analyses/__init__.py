@@ -1,53 +1,119 @@
-"""The analyses, one module each, and how they are found."""
+"""Analyses: one file per section of the report, in the folder of its chapter. To add one, add a file.
+
+Architecture invariants: an analysis imports neither plotly nor jinja2, reads no file and prints nothing; `map` runs in
+a worker, which is the only place that holds events, and returns frames far smaller than the trace.
+"""
 
 from __future__ import annotations
 
-import inspect
 import logging
-import pkgutil
-from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import ClassVar
 
-from htareport.analyses.base import Analysis, Group
+from htareport.algorithms.frames import Frames
+from htareport.job.job import Job
+from htareport.plugins.discovery import classes_from_entry_points, classes_in, module_names
+from htareport.plugins.options import Configurable, Range
+from htareport.rank.capability import Capability
+from htareport.rank.rank import Rank
+from htareport.report.charts import Chart
+from htareport.report.model import Fact
+from htareport.report.tables import TableSpec
 
-__all__ = ["ENTRY_POINT_GROUP", "analysis_classes", "discover"]
+__all__ = ["Analysis", "Capability", "Frames", "Group", "Job", "Range", "Rank", "analysis_classes", "discover"]
 
 ENTRY_POINT_GROUP = "htareport.analyses"
 
 _log = logging.getLogger(__name__)
 
 
-@cache
-def _own_modules() -> tuple[str, ...]:
-    return tuple(f"{__name__}.{info.name}" for info in pkgutil.iter_modules(__path__))
+class Group(StrEnum):
+    """Report chapters, in reading order."""
+
+    TIME = "Time"
+    RANKS = "Ranks"
+    KERNELS = "Kernels"
+    COMMUNICATION = "Communication"
+    MEMORY = "Memory"
+    HOST = "Host"
+    QUALITY = "Data quality"
+
+
+class Analysis(Configurable, ABC):
+    """Turns traces into tables, charts and key numbers in two steps, so that only small frames leave a worker.
+
+    The module's name is the analysis's name everywhere: on the command line, in the JSON, for its test and its
+    template. The docstring is its help, in the report and for `htareport explain`; it has the headings *How it is
+    computed* and *What to do*. A subclass with thresholds is a frozen dataclass with one field for each, which
+    `--set NAME.FIELD=VALUE` replaces; `Annotated[int, Range(least=1)]` says which values it takes (any finite number
+    otherwise). `order` places it within its group.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    group: ClassVar[Group]
+    order: ClassVar[int] = 50
+    requires: ClassVar[frozenset[Capability]] = frozenset()
+    nothing: ClassVar[str] = "no rank has anything for it"  # Said where no rank has frames.
+    tables: ClassVar[tuple[TableSpec, ...]]  # Each shows the combined frame of its name.
+    # Of a table, the column by which ranks are worst, if that is not its first time.
+    worst: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.__module__.rpartition(".")[2]
+
+    @classmethod
+    def settings_name(cls) -> str:
+        return cls.name
+
+    @abstractmethod
+    def map(self, trace: Rank) -> Frames:
+        """Summarise one rank; without frames it has nothing for this analysis."""
+
+    def without(self, trace: Rank) -> Frames | None:
+        """Frames of a rank that lacks what is required, among ranks that have it; None: it has no rows."""
+        del trace
+        return None
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        """Join the ranks. Each frame holds every rank's rows, one rank after the other, with a `rank` column."""
+        del job
+        return frames
+
+    def facts(self, frames: Frames) -> Iterable[Fact]:
+        """Key numbers of the combined frames, for the overview."""
+        del frames
+        return ()
+
+    def charts(self, frames: Frames) -> Iterable[Chart]:
+        """Pictures of the combined frames, the most telling first."""
+        del frames
+        return ()
+
+    def notes(self, frames: Frames) -> Iterable[str]:
+        """Sentences on how to read this run's numbers: what the window leaves out, what was cut to size."""
+        del frames
+        return ()
 
 
 def analysis_classes() -> dict[str, type[Analysis]]:
     """Every analysis of this package and of installed plug-ins by name, in report order."""
-    classes = [
-        value
-        for module in map(import_module, _own_modules())
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and Analysis in value.__mro__  # What issubclass says no to, an ABC remembers for each of its subclasses.
-        and issubclass(value, Analysis)
-        and not inspect.isabstract(value)
-        and value.__module__ == module.__name__
-    ]
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            classes.append(entry.load())
-        except Exception as error:  # noqa: BLE001  a plug-in that does not load costs its own section only
-            _log.warning("the analysis %s (%s) cannot be loaded: %s", entry.name, entry.value, error)
-    for own in [each for each in classes if each.__module__ in _own_modules()]:
-        for other in [each for each in classes if each.name == own.name and each is not own]:
-            _log.warning("the analysis %s of %s is left out: that name is taken", other.name, other.__module__)
-            classes.remove(other)
+    own = list(classes_in(__name__, Analysis))  # type: ignore[type-abstract]  # Only concrete ones are found.
+    classes = own.copy()
+    taken = {analysis.name for analysis in own if analysis.__module__ in module_names(__name__)}
+    for analysis in classes_from_entry_points(ENTRY_POINT_GROUP, "analysis"):
+        if analysis.name in taken:
+            _log.warning("the analysis %s of %s is left out: that name is taken", analysis.name, analysis.__module__)
+        else:
+            classes.append(analysis)
     order = list(Group)
     return {each.name: each for each in sorted(classes, key=lambda c: (order.index(c.group), c.order, c.name))}
 
 
 def discover() -> list[Analysis]:
     """Every analysis with its default thresholds, in report order."""
-    return [each() for each in analysis_classes().values()]
+    return [analysis() for analysis in analysis_classes().values()]

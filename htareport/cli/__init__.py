@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from htareport.cli import augment, channels, console
+from htareport.cli import channels, console, export
 from htareport.errors import HtaReportError
 
 EXIT_OUTPUT, EXIT_INTERNAL, EXIT_INTERRUPTED = 5, 70, 130
@@ -119,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(ranks=None, jobs=None, executor=None, parser=command)
     _add_reading_options(validate, writes=False)
     _add_common_options(explain, validate)
-    augment.add_commands(commands, TRACES_HELP, _add_reading_options, _add_common_options)
+    export.add_commands(commands, TRACES_HELP, _add_reading_options, _add_common_options)
     channels.add_commands(commands, _add_reading_options, _add_common_options)
     return made
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from htareport.cli import augment
+from htareport.cli import export
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.augment.files import CopyFolder
-    from htareport.trace import RankTrace
+    from htareport.export.files import CopyFolder
+    from htareport.rank.rank import Rank
 
 _NOTHING = "it has neither launches that are linked to device work nor copies with a bandwidth"
 
 
 def run(arguments: Namespace) -> int:
     """Write the copies; return the exit status."""
-    return augment.run(arguments, _write, _NOTHING)
+    return export.run(arguments, _write, _NOTHING)
 
 
-def _write(trace: RankTrace, folder: CopyFolder) -> list[Path]:
-    from htareport.augment.counters import write_counters
+def _write(trace: Rank, folder: CopyFolder) -> list[Path]:
+    from htareport.export.counters import write_counters
 
     return write_counters(trace, folder)

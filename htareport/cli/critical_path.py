@@ -6,20 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from htareport.cli import augment
+from htareport.cli import export
 from htareport.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.analyses.critical_path import CriticalPath
-    from htareport.augment.files import CopyFolder
-    from htareport.trace import RankTrace
+    from htareport.analyses.time.critical_path import CriticalPath
+    from htareport.export.files import CopyFolder
+    from htareport.rank.rank import Rank
 
 
 def run(arguments: Namespace) -> int:
     """Write the copies; return the exit status."""
-    from htareport.analyses.critical_path import CriticalPath
+    from htareport.analyses.time.critical_path import CriticalPath
 
     if arguments.rank is not None:
         if arguments.ranks is not None:
@@ -30,13 +30,13 @@ def run(arguments: Namespace) -> int:
     options = {"annotation": arguments.annotation, "instance": arguments.instance}
     section = CriticalPath(**options) if arguments.step is None else CriticalPath(**options, step=arguments.step)
     task = partial(_write, section=section, only_critical=arguments.only_critical, all_edges=arguments.all_edges)
-    return augment.run(arguments, task, "nothing is recorded on it")
+    return export.run(arguments, task, "nothing is recorded on it")
 
 
 def _write(
-    trace: RankTrace, folder: CopyFolder, *, section: CriticalPath, only_critical: bool, all_edges: bool
+    trace: Rank, folder: CopyFolder, *, section: CriticalPath, only_critical: bool, all_edges: bool
 ) -> list[Path]:
-    from htareport.augment.critical_path import write_path
+    from htareport.export.critical_path import write_path
     from htareport.hta.cp_graph import CPGraph
 
     span, _ = section.span(trace)

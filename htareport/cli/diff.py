@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from htareport.cli.report import READERS, checked_gates, finish, options_of, side
 from htareport.errors import UsageError
-from htareport.locations import located, resolved
+from htareport.files.locations import located, resolved
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Namespace) -> int:
     """Write the report of the comparison; return the exit status."""
-    from htareport.trace.reports import is_saved_report
+    from htareport.reading.sources.saved_reports import is_saved_report
 
     options, given = options_of(arguments)
     gates = checked_gates(options, arguments.new, has_base=True)
@@ -27,7 +27,7 @@ def run(arguments: Namespace) -> int:
     untitled = dataclasses.replace(options, title="")  # The title is that of the comparison.
     base, new = (side(source, untitled, given, quiet=arguments.quiet) for source in sources)
 
-    from htareport.comparison import compare
+    from htareport.compare import compare
 
     return finish(compare(base, new, title=options.title), options, gates, quiet=arguments.quiet, base=base)
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from htareport.cli import console
-from htareport.config import did_you_mean
+from htareport.cli.config import did_you_mean
 from htareport.errors import UsageError
 from htareport.render.prose import unmarked
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.analyses.base import Analysis
-    from htareport.configurable import Configurable
+    from htareport.analyses import Analysis
+    from htareport.plugins.options import Configurable
     from htareport.report import TableSpec
-    from htareport.rules.base import Rule
+    from htareport.rules.engine.base import Rule
 
 
 _ITEM = re.compile(r"\s*[-*] +")
@@ -28,7 +28,7 @@ def run(arguments: Namespace) -> int:
     """Print the list, one analysis or rule, or what findings, the Compare chapter and gates are."""
     from htareport.analyses import analysis_classes
     from htareport.rules import rule_classes
-    from htareport.rules.base import Rule
+    from htareport.rules.engine.base import Rule
 
     analyses, rules = analysis_classes(), rule_classes()
     if arguments.name is None:
@@ -65,17 +65,17 @@ def _named(
 
 def _topics() -> dict[str, str]:
     """What is neither analysis nor rule: names and titles."""
-    from htareport.comparison.topics import TITLES
-    from htareport.rules import telling
+    from htareport.compare.topics import TITLES
+    from htareport.rules.engine import findings
 
-    return {telling.NAME: telling.TITLE} | TITLES
+    return {findings.NAME: findings.TITLE} | TITLES
 
 
 def _help_of(topic: str) -> str:
-    from htareport.comparison.topics import help_of
-    from htareport.rules import telling
+    from htareport.compare.topics import help_of
+    from htareport.rules.engine import findings
 
-    return telling.HELP if topic == telling.NAME else help_of(topic)
+    return findings.HELP if topic == findings.NAME else help_of(topic)
 
 
 def _list(analyses: dict[str, type[Analysis]], rules: dict[str, type[Rule]]) -> Iterator[str]:
@@ -109,8 +109,8 @@ def _first_sentence(text: str) -> str:
 
 
 def _topic(name: str) -> Iterator[str]:
-    from htareport.comparison.gates import grammar
-    from htareport.comparison.topics import GROUP, METRICS, TITLES
+    from htareport.compare.gates import grammar
+    from htareport.compare.topics import GROUP, METRICS, TITLES
 
     title = f"{_topics()[name]} ({name})"
     yield console.heading(f"{title}, chapter {GROUP}" if name in TITLES else title)

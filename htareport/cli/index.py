@@ -8,7 +8,7 @@ from htareport import render
 from htareport.cli import console
 from htareport.cli.report import EXIT_PARTIAL, check_output
 from htareport.errors import UsageError
-from htareport.locations import is_folder, located, shown, size_of
+from htareport.files.locations import is_folder, located, shown, size_of
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport import render
-from htareport.cli import console, reading
-from htareport.config import AMOUNTS, CACHING, READING, ReportOptions, did_you_mean, report_options
+from htareport.cli import console, opening
+from htareport.cli.config import AMOUNTS, CACHING, READING, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError
-from htareport.locations import is_folder, is_remote, located, paths_of, resolved, shown, size_of
+from htareport.files.locations import is_folder, is_remote, located, paths_of, resolved, shown, size_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.analyses.base import Analysis
-    from htareport.comparison.gates import Gate, Verdict
+    from htareport.analyses import Analysis
+    from htareport.compare.gates import Gate, Verdict
+    from htareport.reading.sources.job import Trace
     from htareport.report import Report
-    from htareport.rules.base import Rule
-    from htareport.trace import Trace
+    from htareport.rules.engine.base import Rule
 
 EXIT_GATE, EXIT_PARTIAL = 1, 4
 FINDINGS = "findings"  # Name of the section of all rules.
@@ -58,10 +58,10 @@ def checked_gates(options: ReportOptions, source: str, *, has_base: bool) -> lis
     """Read the gates before the long work on a source. UsageError for one that could not be judged."""
     if not options.fail_on:
         return []
-    from htareport.comparison import gates
-    from htareport.comparison.finding_gates import check_finding
+    from htareport.compare import gates
+    from htareport.compare.finding_gates import check_finding
+    from htareport.reading.sources.saved_reports import is_saved_report
     from htareport.rules import rule_classes
-    from htareport.trace.reports import is_saved_report
 
     found = [gates.parse(each) for each in options.fail_on]
     gates.check(found, has_base=has_base)
@@ -76,7 +76,7 @@ def side(source: str, options: ReportOptions, given: set[str], *, quiet: bool) -
     """Return the report of traces, or a saved one."""
     if not source:
         raise UsageError("no traces and no report were named: the path is empty")
-    from htareport.trace.reports import is_saved_report
+    from htareport.reading.sources.saved_reports import is_saved_report
 
     path = located(source)
     if not is_saved_report(path):
@@ -92,7 +92,7 @@ def finish(
     """Judge the gates, say what is wrong, write every output; return the exit status."""
     crossed = False
     if gates:
-        from htareport.comparison import judged
+        from htareport.compare import judged
 
         report, verdicts = judged(report, gates, base, fail_on_inconclusive=options.fail_on_inconclusive)
         crossed = any(verdict.fails for verdict in verdicts)
@@ -111,7 +111,7 @@ def finish(
 
 def _say(verdicts: Sequence[Verdict]) -> None:
     """Say which gates did not pass."""
-    from htareport.comparison.gates import State
+    from htareport.compare.gates import State
 
     for verdict in verdicts:
         if verdict.state is not State.PASSED:
@@ -207,14 +207,14 @@ def _saved(path: Path, title: str) -> Report:
 
 
 def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     analyses, rules = chosen_analyses(options), chosen_rules(options)
-    trace = reading.open_trace(source, options)
+    trace = opening.open_trace(source, options)
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
         render.prepare(options.plotlyjs)
-    with reading.executor(trace, options) as executor, console.progress(trace.label, quiet=quiet) as progress:
+    with opening.executor(trace, options) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
             trace,
             analyses=analyses,

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport import render
-from htareport.cli import console, reading
+from htareport.cli import console, opening
+from htareport.cli.config import CACHING, READING, report_options
 from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, chosen_rules
-from htareport.config import CACHING, READING, report_options
 from htareport.errors import OutputError, UsageError
-from htareport.locations import located, shown
+from htareport.files.locations import located, shown
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.render.email import Mail
+    from htareport.render.mail import Mail
     from htareport.report import Report
 
 _FOR_TRACES = ("ranks", "steps", "jobs", "executor", *READING)
@@ -29,18 +29,18 @@ _MOST_KEPT = 1000
 def run(arguments: Namespace) -> int:
     """Send the mail; return the exit status."""
     from htareport.deliver import smtp
-    from htareport.render import email
+    from htareport.render import mail
 
     to = smtp.addresses(arguments.to)
     if arguments.subject is not None:
-        email.subject_line(arguments.subject)
+        mail.subject_line(arguments.subject)
     if arguments.output:
         _check_output(arguments.output)
     server = smtp.Server.from_environment(os.environ)
     report = _report(arguments)
     errors = [str(each) for each in report.meta.get("problems", ())]
     console.problems(errors, [each for each in report.warnings if each not in errors])
-    made = email.mail(report, subject=arguments.subject or "", sender=server.sender, to=to, date=datetime.now(UTC))
+    made = mail.mail(report, subject=arguments.subject or "", sender=server.sender, to=to, date=datetime.now(UTC))
     console.problems([], [f"the mail {reason}" for reason in made.missing])
     if arguments.output:
         render.write_bytes(arguments.output, made.encoded())
@@ -69,19 +69,19 @@ def _report(arguments: Namespace) -> Report:
     names = ("title", *CACHING, *_FOR_TRACES)
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     options = report_options(given)
-    from htareport.trace.reports import is_saved_report
+    from htareport.reading.sources.saved_reports import is_saved_report
 
     if is_saved_report(located(arguments.source)):
         if asked := [f"--{name.replace('_', '-')}" for name in _FOR_TRACES if name in given]:
             raise UsageError(f"{', '.join(asked)}: needs the traces, and {shown(arguments.source)} is a saved report")
         report = Report.load(arguments.source)
         return dataclasses.replace(report, title=options.title) if options.title else report
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     analyses, rules = chosen_analyses(options), chosen_rules(options)
-    trace = reading.open_trace(arguments.source, options)
+    trace = opening.open_trace(arguments.source, options)
     with (
-        reading.executor(trace, options) as executor,
+        opening.executor(trace, options) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         return analyze(

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from htareport.cli import console, reading
-from htareport.config import CACHING, report_options
+from htareport.cli import console, opening
+from htareport.cli.config import CACHING, report_options
 from htareport.errors import NothingToReadError, TraceFileError, printable
-from htareport.executors import Files, over_ranks
-from htareport.locations import paths_of
+from htareport.files.locations import paths_of
+from htareport.run.executors import Files, over_ranks
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from htareport.trace import Capability, ReadOptions, Trace
+    from htareport.rank.capability import Capability
+    from htareport.reading.sources.job import Trace
+    from htareport.rows.options import ReadOptions
 
 EXIT_PARTIAL = 4
 
@@ -39,9 +41,9 @@ def run(arguments: Namespace) -> int:
     names = ("ranks", "jobs", "executor", "salvage", "max_bytes", *CACHING)
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     options = report_options(given)
-    trace = reading.open_trace(arguments.source, options)
+    trace = opening.open_trace(arguments.source, options)
     with (
-        reading.executor(trace, options) as executor,
+        opening.executor(trace, options) as executor,
         console.progress(trace.label, quiet=arguments.quiet) as progress,
     ):
         checked = list[Checked]()
@@ -82,7 +84,7 @@ def _failed(rank: int, reason: str) -> Checked:
 
 
 def _print(trace: Trace, checked: Sequence[Checked]) -> int:
-    from htareport.trace.summary import left_out_warnings
+    from htareport.rank.summary import left_out_warnings
 
     rows = [_row(each, trace.files[each.rank]) for each in checked]
     console.table(("rank", "file", "size", "events", "devices", "steps", "usable"), rows, frozenset({0, 2, 3, 4, 5}))
@@ -116,7 +118,7 @@ def _row(each: Checked, paths: Files) -> tuple[str, ...]:
 
 def _print_missing(usable: Sequence[Checked]) -> None:
     from htareport.analyses import analysis_classes
-    from htareport.trace.window import listed
+    from htareport.report.number_lists import listed
 
     lacking: dict[Capability, list[int]] = {}
     needed: Mapping[str, frozenset[Capability]] = {name: each.requires for name, each in analysis_classes().items()}

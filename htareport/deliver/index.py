@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from htareport.errors import NothingToReadError, ReportFileError, printable
-from htareport.locations import inside, is_file, is_folder, is_remote, named, reading, resolved, shown, stat_of
+from htareport.files.locations import inside, is_file, is_folder, is_remote, named, reading, resolved, shown, stat_of
 from htareport.render.index import Run, index, started
 from htareport.report import Report
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.analyses import kernel_stats
-from htareport.analyses.comm_overlap import CommOverlap
-from htareport.analyses.idle_time import IdleTime
-from htareport.analyses.kernel_breakdown import KernelBreakdown, exclusive_times
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.algorithms.frames import concat
+from htareport.analyses.communication.comm_overlap import CommOverlap
+from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown, exclusive_times
+from htareport.analyses.time.idle_time import IdleTime
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.hta.ranks import PER_US, LoadedRanks
-from htareport.report import concat
-from htareport.trace import RankTrace
+from htareport.rank import kernel_stats
+from htareport.rank.rank import Rank
 
 _TYPES = {"compute": "COMPUTATION", "comm": "COMMUNICATION", "memory": "MEMORY"}
 _TIMES = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
@@ -142,7 +142,7 @@ _NO_KERNELS = pd.DataFrame(
 )
 
 
-def _top_kernels(trace: RankTrace, ratio: float, most: int) -> pd.DataFrame:
+def _top_kernels(trace: Rank, ratio: float, most: int) -> pd.DataFrame:
     """Exact statistics of a rank's top kernels by class, with the single calls of the rest pooled as "others"."""
     if not len(trace.device_events):
         return _NO_KERNELS

@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms import series
-from htareport.analyses.cupti_counters import counter_rows
-from htareport.analyses.launch_stats import LaunchStats, launch_rows
-from htareport.analyses.memory_bandwidth import bandwidth_levels
-from htareport.analyses.queue_length import queue_series, without_pauses
-from htareport.augment.counters import write_counters
-from htareport.augment.files import CopyFolder
+from htareport.analyses.host.launch_stats import LaunchStats, launch_rows
+from htareport.analyses.host.queue_length import queue_series, without_pauses
+from htareport.analyses.kernels.cupti_counters import counter_rows
+from htareport.analyses.memory.memory_bandwidth import bandwidth_levels
+from htareport.export.counters import write_counters
+from htareport.export.files import CopyFolder
 from htareport.hta.ranks import PER_US, LoadedRanks
-from htareport.trace import Capability, RankTrace
+from htareport.rank.capability import Capability
+from htareport.rank.rank import Rank
 
 _COPIES = r"Memcpy|Memset|memcpy|memset"
 _QUANTILES = {"25%": 0.25, "50%": 0.5, "75%": 0.75}
@@ -214,7 +215,7 @@ def _queues(frame: pd.DataFrame) -> Iterator[tuple[Any, np.ndarray[Any, Any], np
         yield (stream if devices[stream] == 1 else f"{device}/{stream}"), stamps, length
 
 
-def _bandwidth(trace: RankTrace) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+def _bandwidth(trace: Rank) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """Kind and device, stamps and levels of each kind of copy that the trace gives a bandwidth of."""
     for kind, copies in trace.copies.groupby("copy_kind", sort=True):
         levels = [bandwidth_levels(part)[:2] for _, part in copies.groupby("capture")]

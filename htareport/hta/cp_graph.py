@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from htareport.analyses.activity_graph import ActivityGraph, Kind
-from htareport.analyses.path_summary import BOUNDS, bounds_of
-from htareport.augment.critical_path import Arrow, PathMarks, Point
+from htareport.export.critical_path import Arrow, PathMarks, Point
 from htareport.hta import cp_files
 from htareport.hta.cp_lookups import PathLookups
 from htareport.hta.cp_types import ATTRIBUTED, HTA_BOUNDS, SHOWN, TYPES, CPEdge, CPEdgeType, events_frame
 from htareport.hta.ranks import PER_US
+from htareport.rank.critical_path.graph import ActivityGraph, Kind
+from htareport.rank.critical_path.summary import BOUNDS, bounds_of
 
 if TYPE_CHECKING:
     from htareport.hta.common.trace import Trace

@@ -8,13 +8,13 @@ from enum import Enum
 import numpy as np
 import pandas as pd
 
-from htareport.analyses.activity import NONE
-from htareport.analyses.activity_graph import ActivityGraph, Kind
-from htareport.analyses.path_summary import Bound
+from htareport.algorithms.frames import concat
+from htareport.export.numbered import index_of, threads_of
 from htareport.hta.ranks import PER_US
 from htareport.hta.utils.utils import shorten_name
-from htareport.report import concat
-from htareport.trace.numbered import index_of, threads_of
+from htareport.rank.critical_path.activity import NONE
+from htareport.rank.critical_path.graph import ActivityGraph, Kind
+from htareport.rank.critical_path.summary import Bound
 
 EVENT_COLUMNS = ("index", "s_name", "cat", "pid", "tid", "stream", "ts", "dur")
 

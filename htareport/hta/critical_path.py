@@ -6,12 +6,9 @@ import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from htareport.analyses import path_window
-from htareport.analyses.activity import Activity, Span
-from htareport.analyses.activity_graph import Rules, activity_graph
-from htareport.analyses.critical_path import CriticalPath as Section
-from htareport.augment.critical_path import write_path
-from htareport.augment.files import CopyFolder
+from htareport.analyses.time.critical_path import CriticalPath as Section
+from htareport.export.critical_path import write_path
+from htareport.export.files import CopyFolder
 from htareport.hta.configs.env_options import (
     critical_path_add_zero_weight_launch_edges,
     critical_path_show_zero_weight_launch_edges,
@@ -19,7 +16,10 @@ from htareport.hta.configs.env_options import (
 from htareport.hta.cp_graph import CPGraph, restore_cpgraph
 from htareport.hta.cp_types import SHOWN, CPEdge, CPEdgeType, CPNode
 from htareport.hta.ranks import LoadedRanks
-from htareport.trace import RankTrace
+from htareport.rank.critical_path import stretch
+from htareport.rank.critical_path.activity import Activity, Span
+from htareport.rank.critical_path.graph import Rules, activity_graph
+from htareport.rank.rank import Rank
 
 __all__ = ["CPEdge", "CPEdgeType", "CPGraph", "CPNode", "CriticalPath", "restore_cpgraph"]
 
@@ -81,11 +81,11 @@ class CriticalPath(LoadedRanks):
         return str(write_path(trace, folder, marks, only_critical=only_show_critical_events))
 
 
-def annotated_span(trace: RankTrace, annotation: str, instance: int | tuple[int, int] | None) -> Span | None:
+def annotated_span(trace: Rank, annotation: str, instance: int | tuple[int, int] | None) -> Span | None:
     """The time of some rows of the host that have a text in their name; None without any. ValueError if too few."""
     if not annotation:
-        return path_window.whole_span(trace)
-    rows = path_window.annotation_rows(trace, annotation)
+        return stretch.whole_span(trace)
+    rows = stretch.annotation_rows(trace, annotation)
     if not len(rows):
         return None
     first, last = instance if isinstance(instance, tuple) else (instance or 0, instance or 0)

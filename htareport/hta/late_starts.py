@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.analyses.arrivals import significant
 from htareport.hta.common.types import CommunicateKernelGroupingPattern
 from htareport.hta.ranks import PER_US
+from htareport.job.arrivals import significant
 
 _KEY = ["iteration", "name", "instance"]
 

@@ -7,10 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from htareport.errors import NothingToReadError, TraceFileError
-from htareport.executors import make_executor
-from htareport.locations import paths_of
-from htareport.trace import ALL, RankTrace, ReadOptions, Trace, Window
-from htareport.trace.numbered import load_numbered
+from htareport.export.numbered import load_numbered
+from htareport.files.locations import paths_of
+from htareport.rank.rank import Rank
+from htareport.rank.window import ALL, Window
+from htareport.reading.sources.job import Trace
+from htareport.rows.options import ReadOptions
+from htareport.run.executors import make_executor
 
 Files = Path | tuple[Path, ...]
 
@@ -23,11 +26,11 @@ class Run:
 
     def __init__(self, trace: Trace, window: Window = ALL, jobs: int = 1) -> None:
         self.trace, self.window, self.jobs = trace, window, jobs
-        self.ranks: dict[int, RankTrace] = {}
+        self.ranks: dict[int, Rank] = {}
         self.problems = [f"{name}: not used: {reason}" for name, reason in trace.unusable]
         self._failed: dict[int, str] = {}
 
-    def load(self, ranks: Iterable[int] | None = None) -> Mapping[int, RankTrace]:
+    def load(self, ranks: Iterable[int] | None = None) -> Mapping[int, Rank]:
         """Load some ranks, all for None; those that cannot be read are left out. NothingToReadError if none is left."""
         asked = list(self.trace.files) if ranks is None else list(ranks)
         missing = {rank: self.trace.files[rank] for rank in asked if rank not in self.ranks.keys() | self._failed}
@@ -59,8 +62,8 @@ class Run:
 
 
 def _loaded(
-    files: Mapping[int, Files], task: Callable[[int, Files], RankTrace | str], jobs: int
-) -> Iterator[tuple[int, RankTrace | str]]:
+    files: Mapping[int, Files], task: Callable[[int, Files], Rank | str], jobs: int
+) -> Iterator[tuple[int, Rank | str]]:
     executor = make_executor(min(jobs, len(files)))
     if executor is None:
         yield from zip(files, map(task, files, files.values()), strict=True)
@@ -69,7 +72,7 @@ def _loaded(
         yield from zip(files, executor.map(task, files, files.values()), strict=True)
 
 
-def _load(rank: int, files: Files, window: Window, options: ReadOptions) -> RankTrace | str:
+def _load(rank: int, files: Files, window: Window, options: ReadOptions) -> Rank | str:
     try:
         return load_numbered(rank, files, window, options)
     except TraceFileError as error:

@@ -100,7 +100,7 @@ class MemoryAnalysis:
 
     def plot_memory_timeline(self, save_graph: bool = False) -> None:
         """Show memory by category over time, in GiB; or save the figure as images/memory_plot.html."""
-        from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
+        from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
         made = figure(self.chart())
         if not save_graph:

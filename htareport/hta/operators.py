@@ -11,15 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
-from htareport.analyses import kernel_stats, launched
-from htareport.analyses.annotated import annotation_of, device_annotations, host_annotations
-from htareport.analyses.annotations import Annotations
-from htareport.analyses.operator_calls import operator_calls
-from htareport.analyses.operator_kernels import OperatorKernels
+from htareport.analyses.kernels.operator_kernels import OperatorKernels
+from htareport.analyses.time.annotations import Annotations
 from htareport.hta.ranks import PER_US, LoadedRanks
-from htareport.render import names
-from htareport.trace import RankTrace
-from htareport.trace.host import innermost
+from htareport.rank import kernel_launches, kernel_stats
+from htareport.rank.annotations import annotation_of, device_annotations, host_annotations
+from htareport.rank.host_calls import innermost
+from htareport.rank.operator_calls import operator_calls
+from htareport.rank.rank import Rank
+from htareport.render import kernel_names
 
 _ATEN = "aten::"
 _DELAYS = {"op_delay": "avg_aten_op_launch_delay", "launch_delay": "avg_runtime_delay"}
@@ -66,7 +66,7 @@ class Operators(LoadedRanks):
         owners = annotation_of(trace, on_host, on_device)
         stacks = _stacks(trace, on_host, owners.host)
         of_device = on_device["name"].to_numpy()[owners.device[owners.device >= 0]]
-        stacks.loc[owners.device >= 0] = pd.Series(launched.texts(trace, of_device), dtype=object).to_numpy()
+        stacks.loc[owners.device >= 0] = pd.Series(kernel_launches.texts(trace, of_device), dtype=object).to_numpy()
         categories = np.array([*trace.loaded.tables, ""], object)
         start = self.run.start_ns
         frame = pd.DataFrame(
@@ -88,7 +88,10 @@ class Operators(LoadedRanks):
         )
         if expand_names:
             for column in ("name", "cat", "user_annotation"):
-                short = {each: names.short(each) if shorten_names else each for each in frame[column].dropna().unique()}
+                short = {
+                    each: kernel_names.short(each) if shorten_names else each
+                    for each in frame[column].dropna().unique()
+                }
                 frame[f"s_{column}"] = frame[column].map(short)
         return frame
 
@@ -128,11 +131,11 @@ class Operators(LoadedRanks):
 _INTO = " > "
 
 
-def _aten_operators(trace: RankTrace) -> pd.DataFrame:
+def _aten_operators(trace: Rank) -> pd.DataFrame:
     events, host = trace.device_events, trace.host
     aten_names = np.array([name.startswith(_ATEN) for name in trace.loaded.strings], np.bool_)
     is_aten = host.of_level("operator") & aten_names[host["name"]]
-    aten = launched.around(trace, innermost(host, is_aten))
+    aten = kernel_launches.around(trace, innermost(host, is_aten))
     calls = operator_calls(trace, aten, (events["kind"] != "memory").to_numpy())
     groups = calls.sequences.groupby(["operator", "number"], sort=False)
     table = groups.agg(
@@ -140,10 +143,10 @@ def _aten_operators(trace: RankTrace) -> pd.DataFrame:
         op_delay=("op_delay", "mean"), launch_delay=("launch_delay", "mean"), device=("device", "sum"),
     ).reset_index()  # fmt: skip
     sequences = [
-        " -> ".join(launched.texts(trace, calls.codes[first:stop].tolist()))
+        " -> ".join(kernel_launches.texts(trace, calls.codes[first:stop].tolist()))
         for first, stop in zip(table["first"], table["stop"], strict=True)
     ]
-    out = pd.DataFrame({"aten_op_name": pd.Series(launched.texts(trace, table["operator"]), dtype=object)})
+    out = pd.DataFrame({"aten_op_name": pd.Series(kernel_launches.texts(trace, table["operator"]), dtype=object)})
     out["kernel_sequence"] = pd.Series(sequences, dtype=object)
     out["occurrence_count"] = table["count"]
     for column, label in _DELAYS.items():
@@ -152,7 +155,7 @@ def _aten_operators(trace: RankTrace) -> pd.DataFrame:
     return out.sort_values(["aten_op_name", "kernel_sequence"], ignore_index=True)
 
 
-def _stacks(trace: RankTrace, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.Series[Any]:
+def _stacks(trace: Rank, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.Series[Any]:
     """Names of the annotation of each device event and of those around it, outermost first; None for none."""
     parent, name = on_host["parent"], on_host["name"]
     used = {}
@@ -161,7 +164,7 @@ def _stacks(trace: RankTrace, on_host: pd.DataFrame, owner: NDArray[np.int64]) -
         while at >= 0:
             stack.append(int(name[at]))
             at = int(parent[at])
-        used[row] = _INTO.join(reversed(launched.texts(trace, stack)))
+        used[row] = _INTO.join(reversed(kernel_launches.texts(trace, stack)))
     return pd.Series([used.get(row) for row in owner.tolist()], dtype=object)
 
 

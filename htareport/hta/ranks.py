@@ -9,12 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from htareport.analyses.base import Analysis, Frames, Job
+from htareport.algorithms.frames import concat
+from htareport.analyses import Analysis, Frames, Job
+from htareport.files.locations import is_remote, located
 from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.hta.loading import Run
-from htareport.locations import is_remote, located
-from htareport.report import Chart, Unit, concat
-from htareport.trace import ALL, RankTrace, ReadOptions, Trace, Window
+from htareport.rank.rank import Rank
+from htareport.rank.window import ALL, Window
+from htareport.reading.sources.job import Trace
+from htareport.report import Chart, Unit
+from htareport.rows.options import ReadOptions
 
 if TYPE_CHECKING:
     from htareport.hta.common.trace import Trace as HtaTrace
@@ -75,17 +79,17 @@ class LoadedRanks:
         return self.run.trace
 
     @property
-    def ranks_loaded(self) -> dict[int, RankTrace]:
+    def ranks_loaded(self) -> dict[int, Rank]:
         """The ranks that could be read, in order."""
         return self.run.ranks
 
-    def rank(self, rank: int) -> RankTrace:
+    def rank(self, rank: int) -> Rank:
         """Return one rank's events and derived tables. KeyError names the ranks there are."""
         if rank not in self.ranks_loaded:
             raise KeyError(f"no rank {rank}; there are {sorted(self.ranks_loaded)}")
         return self.ranks_loaded[rank]
 
-    def chosen(self, ranks: Iterable[int] | None) -> list[RankTrace]:
+    def chosen(self, ranks: Iterable[int] | None) -> list[Rank]:
         """Return the ranks asked for, all for None."""
         return list(self.ranks_loaded.values()) if ranks is None else [self.rank(rank) for rank in ranks]
 
@@ -117,7 +121,7 @@ class LoadedRanks:
         """Show a chart of the report, as a Plotly figure; of stacked bars the shares of their whole, if asked for."""
         if not visualize or not frames:
             return
-        from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
+        from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
         charts = analysis.charts(self.combined(analysis, frames))
         found = next((each for each in charts if each.name == chart), None)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from htareport.analyses.arrivals import significant
-from htareport.analyses.stragglers import Stragglers
+from htareport.analyses.ranks.stragglers import Stragglers
 from htareport.hta.late_starts import found_by
 from htareport.hta.ranks import LoadedRanks
+from htareport.job.arrivals import significant
 
 
 class RanksCompared(LoadedRanks):
@@ -26,7 +26,7 @@ class RanksCompared(LoadedRanks):
         """Ranks that are late to collectives by more than chance, most late first, at most `num_candidates`.
 
         An empty list says that nobody is. `straggler_identification_impl` names the stragglers in its own way: from
-        the frame that `htareport.analyses.arrivals.IdentifyStragglers` describes; or, as in HTA, from the ranks' events
+        the frame that `htareport.job.arrivals.IdentifyStragglers` describes; or, as in HTA, from the ranks' events
         with a column `rank`, symbol table, number of candidates and `visualize`, as a series by rank that is above 0
         for stragglers. ValueError if a step isn't there.
         """

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.call_tree import work_under
 from htareport.algorithms.sequences import numbers_of
-from htareport.analyses import launched
-from htareport.augment.files import CopyFolder
-from htareport.augment.sequences import Pattern, write_patterns
+from htareport.export.files import CopyFolder
+from htareport.export.sequences import Pattern, write_patterns
 from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.rank import kernel_launches
+from htareport.rank.host_calls import launching_rows
+from htareport.rank.rank import Rank
 from htareport.report import Chart, Mark, Unit
-from htareport.trace import RankTrace
-from htareport.trace.host import launching_rows
 
 _COLUMNS = ("pattern", "count", "GPU kernel duration (us)", "CPU op duration (us)")
 
@@ -46,7 +46,7 @@ class Sequences(LoadedRanks):
         trace = self.rank(rank)
         found = _Patterns.of(trace, operator_name, min_pattern_len) if operator_name else _Patterns.none()
         if visualize and len(found.table):
-            from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
+            from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
             figure(_chart(found.table.head(top_k), operator_name)).show()
         if output_dir and len(found.table):
@@ -73,16 +73,16 @@ class _Patterns(NamedTuple):
         return cls(pd.DataFrame(columns=_COLUMNS), empty, empty, empty, empty)
 
     @classmethod
-    def of(cls, trace: RankTrace, operator_name: str, fewest: int) -> _Patterns:
+    def of(cls, trace: Rank, operator_name: str, fewest: int) -> _Patterns:
         """Find the patterns of a rank."""
         nodes, counts, kernel_time = _outermost_calls(trace, operator_name, fewest)
         if not len(nodes):
             return cls.none()
-        kernels, owners = launched.kernels_under(trace, nodes, counts)
+        kernels, owners = kernel_launches.kernels_under(trace, nodes, counts)
         codes, stop = trace.device_events["name"].cat.codes.to_numpy()[kernels], np.cumsum(counts)
         calls = pd.DataFrame(
             {
-                "operator": launched.names_of(trace, nodes),
+                "operator": kernel_launches.names_of(trace, nodes),
                 "number": numbers_of(stop - counts, stop, codes),
                 "first": stop - counts,
                 "kernels": counts,
@@ -96,7 +96,7 @@ class _Patterns(NamedTuple):
             gpu=("gpu", "sum"), cpu=("cpu", "sum"),
         ).reset_index()  # fmt: skip
         patterns = [
-            "|".join(launched.texts(trace, [operator, *codes[first : first + length].tolist()]))
+            "|".join(kernel_launches.texts(trace, [operator, *codes[first : first + length].tolist()]))
             for operator, first, length in zip(table["operator"], table["first"], table["kernels"], strict=True)
         ]
         values = (patterns, table["count"].to_numpy(), table["gpu"] / PER_US, table["cpu"] / PER_US)
@@ -106,7 +106,7 @@ class _Patterns(NamedTuple):
         place[frame.index] = np.arange(len(frame))
         return cls(frame.reset_index(drop=True), nodes, place[groups.ngroup().to_numpy()], kernels, owners)
 
-    def marked(self, trace: RankTrace, most: int) -> list[Pattern]:
+    def marked(self, trace: Rank, most: int) -> list[Pattern]:
         """Return the first patterns with the rows of their calls and device events."""
         found = []
         for place, row in self.table.head(most).iterrows():
@@ -117,7 +117,7 @@ class _Patterns(NamedTuple):
 
 
 def _outermost_calls(
-    trace: RankTrace, operator_name: str, fewest: int
+    trace: Rank, operator_name: str, fewest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Calls of the name with the fewest around them on their thread: rows of the host, kernels below, their time."""
     host, events = trace.host, trace.device_events

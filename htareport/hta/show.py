@@ -16,15 +16,15 @@ def show(chart: Chart, *, visible: bool = True, path: str | Path | None = None, 
     if path:
         write_bytes(path, picture(chart, Path(path).suffix.lower()))
     if visible:
-        from htareport.render.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
+        from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
         figure(chart).show(renderer=renderer or None)
 
 
 def picture(chart: Chart, suffix: str) -> bytes:
     """Return a chart as a file of a kind. MissingLibraryError for .png without the package resvg-py."""
-    from htareport.render.plotly import figure  # noqa: PLC0415  ditto
-    from htareport.render.svg import svg  # noqa: PLC0415  ditto
+    from htareport.render.charts.plotly import figure  # noqa: PLC0415  ditto
+    from htareport.render.charts.svg import svg  # noqa: PLC0415  ditto
 
     if suffix == ".html":
         return str(figure(chart).to_html(include_plotlyjs=True)).encode()

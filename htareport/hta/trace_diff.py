@@ -17,8 +17,8 @@ from htareport.hta.loading import Run
 from htareport.hta.ranks import PER_US
 from htareport.hta.show import show
 from htareport.hta.utils.utils import shorten_name
+from htareport.reading.sources.job import Trace as RunTrace
 from htareport.report import Chart, Mark, Unit
-from htareport.trace import Trace as RunTrace
 
 _NO_ROWS_OF_THE_HOST = "gpu_user_annotation"
 _MOST_SHOWN = 40

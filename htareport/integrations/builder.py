@@ -174,9 +174,9 @@ def build(order: Order) -> Result:
 
 
 def _written(order: Order, gathered: Gathered, warnings: tuple[str, ...]) -> Result:
-    from htareport.executors import default_jobs, make_executor, raw_sizes  # noqa: PLC0415  loaded when needed
     from htareport.render import write_all  # noqa: PLC0415  ditto
-    from htareport.runner import analyze  # noqa: PLC0415  ditto
+    from htareport.run.executors import default_jobs, make_executor, raw_sizes  # noqa: PLC0415  loaded when needed
+    from htareport.run.runner import analyze  # noqa: PLC0415  ditto
 
     jobs = min(default_jobs(raw_sizes(gathered.files.values())), len(gathered.files))
     title = order.title or Path(order.directory).resolve().name

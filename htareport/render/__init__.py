@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from htareport.errors import OutputError, UsageError
-from htareport.locations import located
-from htareport.whole_file import whole_file
+from htareport.files.atomic import whole_file
+from htareport.files.locations import located
 
 if TYPE_CHECKING:
     from htareport.report import Report, Section
@@ -44,9 +44,9 @@ def suffix_of(path: str | Path) -> str:
 
 def prepare(plotlyjs: str | Path | None = None) -> None:
     """Start packing plotly.js for .html in a thread, so that it is ready when the traces are read."""
-    from htareport.render import bundle
+    from htareport.render.html import plotly_bundle
 
-    bundle.prepare(plotlyjs)
+    plotly_bundle.prepare(plotlyjs)
 
 
 def encoded(  # noqa: PLR0911  one for each format
@@ -66,7 +66,7 @@ def encoded(  # noqa: PLR0911  one for each format
 
         return pdf(report, paper=paper, full_report=full_report)
     if suffix == ".html":
-        from htareport.render.html import html
+        from htareport.render.html.page import html
 
         return html(report, plotlyjs=plotlyjs).encode()
     if suffix == ".md":
@@ -74,7 +74,7 @@ def encoded(  # noqa: PLR0911  one for each format
 
         return markdown(report).encode("utf-8", "replace")
     if suffix == ".eml":
-        from htareport.render.email import eml
+        from htareport.render.mail import eml
 
         return eml(report)
     if suffix == ".xml":

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from htareport.render import format as fmt
-from htareport.render import names
+from htareport.render import kernel_names
+from htareport.render.charts import ticks as fmt
 from htareport.report import Report, Unit
 
 _MOST_ITEMS = 24
@@ -49,17 +49,17 @@ def chips(report: Report) -> list[str]:
         pieces += [f"{name} {version}" for name, version in list(software.items())[:3] if version]
     if meta.get("source") and meta["source"] != report.title:
         pieces.append(str(meta["source"]))
-    return [names.cut(piece, _LONGEST_CHIP) for piece in pieces if piece]
+    return [kernel_names.cut(piece, _LONGEST_CHIP) for piece in pieces if piece]
 
 
 def window(report: Report) -> str:
     """Return what the numbers are about, as one sentence."""
-    return names.cut(said(report.meta.get("window")), _LONGEST_LINE)
+    return kernel_names.cut(said(report.meta.get("window")), _LONGEST_LINE)
 
 
 def version(report: Report) -> str:
     """Return the version that made the report."""
-    return names.cut(said(report.meta.get("version")), _LONGEST_CHIP)
+    return kernel_names.cut(said(report.meta.get("version")), _LONGEST_CHIP)
 
 
 def _ranks(meta: Mapping[str, Any]) -> str:
@@ -91,7 +91,7 @@ def entries(report: Report) -> list[Entry]:
     known = [name for name in _LABELS if name in report.meta]
     others = [name for name in report.meta if name not in _LABELS and name not in _OWN_TABLES]
     made = [_entry(name, report.meta[name]) for name in (known + others)[:_MOST_ENTRIES]]
-    kept = [Entry(names.cut(entry.term, _LONGEST_CHIP), _end(entry.text)) for entry in made if entry.text]
+    kept = [Entry(kernel_names.cut(entry.term, _LONGEST_CHIP), _end(entry.text)) for entry in made if entry.text]
     left = len(known + others) - _MOST_ENTRIES
     return [*kept, Entry("More", f"{left:,} entries in the JSON")] if left > 0 else kept
 
@@ -101,7 +101,7 @@ def options(report: Report) -> list[Entry]:
     given = report.meta.get("options")
     if not isinstance(given, Mapping):
         return [Entry("", _end(said(given)))] if given else []
-    shown = [Entry(names.cut(str(name), _LONGEST_CHIP), _end(said(value))) for name, value in given.items()]
+    shown = [Entry(kernel_names.cut(str(name), _LONGEST_CHIP), _end(said(value))) for name, value in given.items()]
     return [entry for entry in shown if entry.text][:_MOST_ENTRIES]
 
 
@@ -166,7 +166,7 @@ def left_out(report: Report) -> list[dict[str, Any]]:
 
 def _short(item: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: value if value is None or isinstance(value, (int, float)) else names.cut(str(value), _LONGEST_LINE)
+        name: value if value is None or isinstance(value, (int, float)) else kernel_names.cut(str(value), _LONGEST_LINE)
         for name, value in item.items()
         if name in _FILE_FIELDS
     }

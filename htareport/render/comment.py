@@ -12,11 +12,11 @@ from urllib.parse import quote, urlsplit
 from markupsafe import Markup
 
 from htareport.errors import UsageError
-from htareport.render import about, brief, names
-from htareport.render import format as fmt
+from htareport.render import about, highlights, kernel_names
+from htareport.render.charts import ticks as fmt
 from htareport.render.environment import environment
 from htareport.render.findings import findings, saving
-from htareport.render.html import cards
+from htareport.render.html.page import cards
 from htareport.render.markdown import LIMIT, code, marked, words
 from htareport.report import Report, Unit
 
@@ -45,23 +45,23 @@ def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> 
 
     `name` tells apart several comments on one pull request. UsageError for a `name` or an `artifact_url` that is none.
     """
-    label, number = brief.headline(report)
+    label, number = highlights.headline(report)
     text = ""
     for most in (10, 5, 0):
         text = environment().get_template("comment.md.j2").render(
-            marker=Markup(marker(name)), label=label, number=_safe(number), title=_name(brief.title(report)),  # noqa: S704
-            verdict=_safe(report.verdict, _LONGEST_VERDICT), change=_safe(brief.change(report)),
+            marker=Markup(marker(name)), label=label, number=_safe(number), title=_name(highlights.title(report)),  # noqa: S704
+            verdict=_safe(report.verdict, _LONGEST_VERDICT), change=_safe(highlights.change(report)),
             warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
             more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
-            gates=[tuple(map(_safe, gate)) for gate in brief.gates(report)[:_MOST_GATES]],
-            crossed=Markup(", ").join(_safe(gate) for gate, state, _ in brief.gates(report) if state == "crossed"),
-            numbers=[tuple(map(_safe, row)) for row in brief.numbers(report)],
-            cards=[(_safe(f.label), _safe(brief.value(f)), _safe(f.detail)) for f in cards(report.sections)],
+            gates=[tuple(map(_safe, gate)) for gate in highlights.gates(report)[:_MOST_GATES]],
+            crossed=Markup(", ").join(_safe(gate) for gate, state, _ in highlights.gates(report) if state == "crossed"),
+            numbers=[tuple(map(_safe, row)) for row in highlights.numbers(report)],
+            cards=[(_safe(f.label), _safe(highlights.value(f)), _safe(f.detail)) for f in cards(report.sections)],
             findings=[(_safe(f.severity.capitalize()), _marked(f.title), _safe(saving(f)), _marked(f.advice))
                       for f in findings(report.sections)[:_MOST_FINDINGS]],
             more_findings=max(0, len(findings(report.sections)) - _MOST_FINDINGS),
-            kernels=_grid(brief.kernels(report, most)) if most else None,
-            ranks=_grid(brief.worst_ranks(report, most)) if most else None,
+            kernels=_grid(highlights.kernels(report, most)) if most else None,
+            ranks=_grid(highlights.worst_ranks(report, most)) if most else None,
             entries=[(_safe(entry.term), _safe(entry.text)) for entry in about.entries(report)
                      if most and entry.term in _ENVIRONMENT],
             link=Markup(_link(artifact_url)) if artifact_url else "", version=_safe(about.version(report)),  # noqa: S704
@@ -79,7 +79,7 @@ def _link(url: str) -> str:
     return quote(url, safe=_URL_SAFE)
 
 
-def _grid(grid: brief.Grid | None) -> tuple[str, Markup] | None:
+def _grid(grid: highlights.Grid | None) -> tuple[str, Markup] | None:
     """Return title and Markdown of a table."""
     if grid is None:
         return None
@@ -92,12 +92,16 @@ def _grid(grid: brief.Grid | None) -> tuple[str, Markup] | None:
 
 def _cell(item: Any, unit: Unit) -> str:
     shown = fmt.text(item, unit)
-    return code(names.cut(shown, brief.LONGEST_NAME)) if unit.is_text and not fmt.is_missing(item) else calm(shown)
+    return (
+        code(kernel_names.cut(shown, highlights.LONGEST_NAME))
+        if unit.is_text and not fmt.is_missing(item)
+        else calm(shown)
+    )
 
 
 def calm(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Return text as plain words that call nobody: an invisible space stands behind each sign that could."""
-    return _CALLS.sub("\\1&#8203;", words(names.cut(text, longest)))
+    return _CALLS.sub("\\1&#8203;", words(kernel_names.cut(text, longest)))
 
 
 def _safe(text: str, longest: int = _LONGEST_TEXT) -> Markup:
@@ -105,7 +109,7 @@ def _safe(text: str, longest: int = _LONGEST_TEXT) -> Markup:
 
 
 def _marked(text: str) -> Markup:
-    return Markup(marked(names.cut(text, _LONGEST_TEXT), calm))  # noqa: S704  ditto
+    return Markup(marked(kernel_names.cut(text, _LONGEST_TEXT), calm))  # noqa: S704  ditto
 
 
 def _name(text: str) -> Markup:

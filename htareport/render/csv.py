@@ -7,9 +7,9 @@ import io
 import zipfile
 from typing import Any
 
-from htareport.codec import column_values
-from htareport.render import format as fmt
+from htareport.render.charts import ticks as fmt
 from htareport.report import Report, Table
+from htareport.report.json_codec import column_values
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # No clock: equal reports give equal files.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from htareport.render import format as fmt
-from htareport.render.names import visible
+from htareport.render.charts import ticks as fmt
+from htareport.render.kernel_names import visible
 from htareport.report import Unit
 
 if TYPE_CHECKING:

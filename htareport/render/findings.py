@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from htareport.codec import column_values
-from htareport.findings import Finding, Span
-from htareport.render import bounds
-from htareport.render import format as fmt
+from htareport.render.charts import ticks as fmt
+from htareport.render.html import bounds
 from htareport.report import Report, Section, Status, Unit
+from htareport.report.findings import Finding, Span
+from htareport.report.json_codec import column_values
 
 SECTION = "findings"  # Name of the section that is shown as cards, and nowhere else.
 _TOO_LITTLE = "too little by itself"  # Outcome of a rule that found something which is not worth a finding.

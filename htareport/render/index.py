@@ -12,10 +12,12 @@ import pandas as pd
 from markupsafe import Markup
 
 from htareport._version import __version__
-from htareport.render import about, brief, bundle, names, palette
-from htareport.render import format as fmt
+from htareport.render import about, highlights, kernel_names
+from htareport.render.charts import palette
+from htareport.render.charts import ticks as fmt
+from htareport.render.charts.svg import svg
 from htareport.render.environment import environment, source
-from htareport.render.svg import svg
+from htareport.render.html import plotly_bundle
 from htareport.report import Chart, Fact, Mark, Report, Unit
 
 WIDTH = 520
@@ -72,7 +74,7 @@ def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[
     script = source("index.js")
     css = source("report.css") + palette.css() + _CSS
     policy = (
-        f"default-src 'none'; script-src {bundle.csp_hash(script)}; style-src {bundle.csp_hash(css)}; "
+        f"default-src 'none'; script-src {plotly_bundle.csp_hash(script)}; style-src {plotly_bundle.csp_hash(css)}; "
         "base-uri 'none'; form-action 'none'"
     )
     return environment().get_template("index.html.j2").render(
@@ -130,26 +132,26 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
         cells = [_count(run.report.meta.get("num_ranks")), _count(_steps(run.report))]
         for name in facts:
             fact = run.fact(name)
-            cells.append(Cell(brief.value(fact), fact.value) if fact else Cell(fmt.MISSING))
+            cells.append(Cell(highlights.value(fact), fact.value) if fact else Cell(fmt.MISSING))
             if name == "step_time":
                 cells.append(_change(before, fact.value if fact else None))
                 before = fact.value if fact else before
         if has_gates:
             cells.append(_gates(run.report))
         cells.append(_count(len(run.report.warnings)))
-        made.append({"number": number, "date": _date(run), "cells": cells, "title": brief.title(run.report),
+        made.append({"number": number, "date": _date(run), "cells": cells, "title": highlights.title(run.report),
                      "href": run.path if "://" in run.path else quote(run.path, safe="/"), "path": run.path,
                      "devices": _devices(run.report)})  # fmt: skip
     return made[::-1]
 
 
 def _has_gates(runs: Sequence[Run]) -> bool:
-    return any(brief.gates(run.report) for run in runs)
+    return any(highlights.gates(run.report) for run in runs)
 
 
 def _gates(report: Report) -> Cell:
     """How many of a run's gates did not pass."""
-    states = [state for _, state, _ in brief.gates(report)]
+    states = [state for _, state, _ in highlights.gates(report)]
     bad = [f"{states.count(state)} {state}" for state in ("crossed", "inconclusive") if state in states]
     return Cell(", ".join(bad) or ("passed" if states else fmt.MISSING), states.count("crossed"))
 
@@ -157,14 +159,16 @@ def _gates(report: Report) -> Cell:
 def crossings(runs: Sequence[Run]) -> list[str]:
     """Say of each gate which run (oldest first) was the first to cross it, and whether the latest still does."""
     told = []
-    for gate in dict.fromkeys(gate for run in runs for gate, _, _ in brief.gates(run.report)):
+    for gate in dict.fromkeys(gate for run in runs for gate, _, _ in highlights.gates(run.report)):
         states = [(number, run, state) for number, run in enumerate(runs, 1)
-                  for each, state, _ in brief.gates(run.report) if each == gate]  # fmt: skip
+                  for each, state, _ in highlights.gates(run.report) if each == gate]  # fmt: skip
         first = next((each for each in states if each[2] == "crossed"), None)
         if first:
             still = "and the latest crosses it" if states[-1][2] == "crossed" else "and the latest does not"
             when = f" ({_date(first[1]).text})" if first[1].date else ""
-            told.append(f"{names.cut(gate, brief.LONGEST_TITLE)}: first crossed by run {first[0]}{when}, {still}")
+            told.append(
+                f"{kernel_names.cut(gate, highlights.LONGEST_TITLE)}: first crossed by run {first[0]}{when}, {still}"
+            )
     return told
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from htareport.render import brief, names
+from htareport.render import highlights, kernel_names
 from htareport.report import Report
 
 _LONGEST = 2_000
@@ -25,7 +25,7 @@ def junit(report: Report) -> str:
         "skipped": sum(_is_skipped(gate) for gate in gates),
     }
     told = _element("system-out", {}, _text(report.verdict))
-    about = {"name": f"htareport: {brief.title(report)}"} | {name: str(count) for name, count in counts.items()}
+    about = {"name": f"htareport: {highlights.title(report)}"} | {name: str(count) for name, count in counts.items()}
     suite = _element("testsuite", about, "".join([*cases, told]))
     whole = {name: str(count) for name, count in counts.items()}
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{_element("testsuites", whole, suite)}\n'
@@ -64,4 +64,4 @@ def _text(text: str) -> str:
 
 def _clean(text: str) -> str:
     """Text without what XML cannot hold."""
-    return names.visible(names.cut(text, _LONGEST))
+    return kernel_names.visible(kernel_names.cut(text, _LONGEST))

@@ -9,12 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from htareport.codec import column_values
-from htareport.render import about, blanks, findings, names, prose
-from htareport.render import format as fmt
+from htareport.render import about, empty_columns, findings, kernel_names, prose
+from htareport.render.charts import ticks as fmt
 from htareport.render.environment import environment
-from htareport.render.html import cards
+from htareport.render.html.page import cards
 from htareport.report import Report, Section, Status, Table, Unit
+from htareport.report.json_codec import column_values
 
 LIMIT = 60_000  # Characters; comments on pull requests end at 65,536.
 _ROWS = (10, 5, 3, 0)
@@ -91,7 +91,7 @@ def _advice(card: findings.Card, *, whole: bool) -> Advice:
     finding, below = card.finding, list[str]()
     if whole:
         below += [_cut(finding.evidence), f"Try: {_cut(finding.advice)}" if finding.advice else ""]
-        below += [block(names.cut(finding.snippet, _LONGEST_TEXT)) if finding.snippet else ""]
+        below += [block(kernel_names.cut(finding.snippet, _LONGEST_TEXT)) if finding.snippet else ""]
         below += [" ".join(filter(None, (f"Could save {card.between}" if card.between else "", card.after)))]
     told = ", ".join(filter(None, (card.saving, card.where)))
     lines = tuple(Markup(text.replace("\n", f"\n{_INDENT}")) for text in below if text)  # noqa: S704
@@ -99,19 +99,19 @@ def _advice(card: findings.Card, *, whole: bool) -> Advice:
 
 
 def _cut(text: str) -> str:
-    return marked(names.cut(text, _LONGEST_TEXT))
+    return marked(kernel_names.cut(text, _LONGEST_TEXT))
 
 
 def _reasons(report: Report, status: Status) -> list[tuple[Markup, Markup]]:
-    return [(_safe(s.title), _safe(names.cut(s.reason, 400))) for s in report.sections if s.status is status]
+    return [(_safe(s.title), _safe(kernel_names.cut(s.reason, 400))) for s in report.sections if s.status is status]
 
 
 def _table(section: Section, rows: int) -> str:
-    table = next(filter(blanks.tells, section.tables), None)
+    table = next(filter(empty_columns.tells, section.tables), None)
     if table is None or not rows:
         return ""
     values = {column.name: column_values(table.frame[column.name].head(rows)) for column in table.spec.columns}
-    columns = [column for column in table.spec.columns if blanks.has_value(values[column.name])][:_MOST_COLUMNS]
+    columns = [column for column in table.spec.columns if empty_columns.has_value(values[column.name])][:_MOST_COLUMNS]
     head = " | ".join(words(column.label) for column in columns)
     rule = " | ".join("---" if column.unit.is_text else "--:" for column in columns)
     cells = [_cells(values[column.name], column.unit) for column in columns]
@@ -128,14 +128,16 @@ def _cells(values: list[Any], unit: Unit) -> list[str]:
     """Return a column's cells, names that are short for the same told apart."""
     texts = [fmt.text(value, unit) for value in values]
     if unit is Unit.NAME:
-        labels = names.labels((t for t, v in zip(texts, values, strict=True) if not fmt.is_missing(v)), _LONGEST_CELL)
+        labels = kernel_names.labels(
+            (t for t, v in zip(texts, values, strict=True) if not fmt.is_missing(v)), _LONGEST_CELL
+        )
         return [code(labels.get(text, text)) for text in texts]
-    return [code(names.cut(text, _LONGEST_CELL)) if unit is Unit.TEXT else words(text) for text in texts]
+    return [code(kernel_names.cut(text, _LONGEST_CELL)) if unit is Unit.TEXT else words(text) for text in texts]
 
 
 def code(text: str, *, in_table: bool = True) -> str:
     """Return text as inert inline code, also inside a table: fenced by more backticks than it holds in a row."""
-    text = names.visible(text).translate(_BREAKS)
+    text = kernel_names.visible(text).translate(_BREAKS)
     text = text.replace("|", "\\|") if in_table else text
     if not text.strip():
         return "` `"
@@ -146,7 +148,7 @@ def code(text: str, *, in_table: bool = True) -> str:
 
 def block(text: str) -> str:
     """Return lines of code as a fenced block, in which nothing acts."""
-    text = names.visible(text).replace("\r", "␍").strip("\n")
+    text = kernel_names.visible(text).replace("\r", "␍").strip("\n")
     fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     return f"{fence}python\n{text}\n{fence}"
 
@@ -165,7 +167,7 @@ def marked(text: str, plain: Callable[[str], str] | None = None) -> str:
 
 def words(text: str) -> str:
     """Return text as plain words: everything that Markdown or HTML could take for markup is escaped."""
-    return _ACTIVE.sub(r"\\\1", names.visible(text).translate(_BREAKS).strip())
+    return _ACTIVE.sub(r"\\\1", kernel_names.visible(text).translate(_BREAKS).strip())
 
 
 def _safe(text: str) -> Markup:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from htareport.render import about, findings, prose, tables
-from htareport.render.bounds import bounded
+from htareport.render import about, findings, prose
+from htareport.render.charts.svg import svg
 from htareport.render.environment import environment
-from htareport.render.html import cards
-from htareport.render.svg import svg
+from htareport.render.html import tables
+from htareport.render.html.bounds import bounded
+from htareport.render.html.page import cards
 from htareport.report import Report, Section, Status
 
 _ROWS = 20

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from htareport.codec import column_values
 from htareport.errors import MissingLibraryError
-from htareport.render import about, blanks, brief, findings, names, parts, prose
-from htareport.render import format as fmt
+from htareport.render import about, empty_columns, findings, highlights, kernel_names, prose
+from htareport.render.charts import ticks as fmt
+from htareport.render.charts.picture import picture
+from htareport.render.charts.svg import draw
 from htareport.render.environment import environment
-from htareport.render.html import cards
-from htareport.render.picture import picture
-from htareport.render.svg import draw
+from htareport.render.html import sections
+from htareport.render.html.page import cards
 from htareport.report import Chart, Mark, Report, Section, Status, Table, Unit
+from htareport.report.json_codec import column_values
 
 if TYPE_CHECKING:
     from weasyprint import Document
@@ -113,7 +114,7 @@ def chosen(report: Report, room: float) -> list[Block]:
     """
     good = _good(report)
     places = {section.name: [s.name for s in good if s.group == section.group].index(section.name) for section in good}
-    if brief.is_comparison(report) and good:  # Of its chapter the first three count as first ones.
+    if highlights.is_comparison(report) and good:  # Of its chapter the first three count as first ones.
         places |= {s.name: max(0, places[s.name] - 2) for s in good if s.group == good[0].group}
     others = [section for section in report.sections if section.status is not Status.OK]
     left = room - _HEAD - _LINE * (min(len(report.warnings), 6) + len(others) + len(cards(report.sections)) + 4)
@@ -134,11 +135,11 @@ def chosen(report: Report, room: float) -> list[Block]:
 def summary_html(report: Report, blocks: list[Block], paper: str, full_report: tuple[str, str] | None) -> str:
     """Return the page that WeasyPrint lays out."""
     return environment().get_template("summary.pdf.html.j2").render(
-        report=report, title=brief.title(report), blocks=blocks, paper=paper, full_report=full_report,
+        report=report, title=highlights.title(report), blocks=blocks, paper=paper, full_report=full_report,
         chips=about.chips(report), cards=cards(report.sections), told=_told(report),
         before=findings.num_before(report, [block.section.name for block in blocks]),
         window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
-        missing=parts.missing(report), elsewhere=_elsewhere(report, blocks),
+        missing=sections.missing(report), elsewhere=_elsewhere(report, blocks),
         failed=[s for s in report.sections if s.status is Status.FAILED],
     )  # fmt: skip
 
@@ -150,7 +151,7 @@ def _good(report: Report) -> list[Section]:
 
 
 def _told(report: Report) -> findings.Told | None:
-    return findings.told(report, _MOST_BESIDE_CHANGES if brief.is_comparison(report) else _MOST_FINDINGS)
+    return findings.told(report, _MOST_BESIDE_CHANGES if highlights.is_comparison(report) else _MOST_FINDINGS)
 
 
 def _height(card: findings.Card) -> float:
@@ -167,7 +168,9 @@ def _elsewhere(report: Report, blocks: list[Block]) -> list[str]:
 
 
 def _block(section: Section, most_charts: int, most_rows: int) -> Block:
-    table = next((t for t in section.tables if len(t.frame) > 1 and not t.spec.is_detail and blanks.tells(t)), None)
+    table = next(
+        (t for t in section.tables if len(t.frame) > 1 and not t.spec.is_detail and empty_columns.tells(t)), None
+    )
     columns, rows = _rows(table, most_rows) if table and most_rows else ((), ())
     pictures = list(islice((made for made in map(picture, section.charts) if made.num_marks), most_charts))
     wide = [_is_wide(made.chart) or len(pictures) == 1 for made in pictures]
@@ -188,7 +191,7 @@ def _is_wide(chart: Chart) -> bool:
 def _rows(table: Table, most: int) -> tuple[tuple[Any, ...], tuple[tuple[str, ...], ...]]:
     """The head of a table as texts: keys and the first measures, of those with values."""
     cells = {column.name: column_values(table.frame[column.name].head(most)) for column in table.spec.columns}
-    columns = [column for column in table.spec.columns if blanks.has_value(cells[column.name])][:_MOST_COLUMNS]
+    columns = [column for column in table.spec.columns if empty_columns.has_value(cells[column.name])][:_MOST_COLUMNS]
     texts = [_texts(cells[column.name], column.unit) for column in columns]
     return tuple(columns), tuple(zip(*texts, strict=True))
 
@@ -197,6 +200,8 @@ def _texts(cells: list[Any], unit: Unit) -> list[str]:
     """Return cells as they are shown; names that are short for the same are told apart."""
     shown = [fmt.text(cell, unit) for cell in cells]
     if unit is not Unit.NAME:
-        return [names.cut(text, _LONGEST_NAME) for text in shown]
-    short = names.labels((text for text, cell in zip(shown, cells, strict=True) if cell is not None), _LONGEST_NAME)
+        return [kernel_names.cut(text, _LONGEST_NAME) for text in shown]
+    short = kernel_names.labels(
+        (text for text, cell in zip(shown, cells, strict=True) if cell is not None), _LONGEST_NAME
+    )
     return [short.get(text, text) for text in shown]

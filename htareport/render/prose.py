@@ -9,7 +9,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from htareport.render.names import visible
+from htareport.render.kernel_names import visible
 
 _MARKED = re.compile(
     r"(?P<fence>`+)(?P<code>.+?)(?P=fence)|\*\*(?P<strong>[^*\n]+)\*\*|(?<![\w*])\*(?P<em>[^*\s][^*\n]*)\*(?![\w*])",

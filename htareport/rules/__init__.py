@@ -7,13 +7,10 @@ common is known exactly, from the lengths of the pieces into which their claims 
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
-from inspect import isabstract
 
-from htareport.rules.base import Family, Rule
+from htareport.plugins.discovery import classes_from_entry_points, classes_in
+from htareport.rules.engine.base import Family, Rule
 
 ENTRY_POINTS = "htareport.rules"
 
@@ -21,16 +18,9 @@ ENTRY_POINTS = "htareport.rules"
 @cache
 def rule_classes() -> dict[str, type[Rule]]:
     """Return all rules by code, in the order of families and codes."""
-    found = dict[str, type[Rule]]()
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        for value in vars(import_module(module.name)).values():
-            # What issubclass says no to, an ABC remembers for each of its subclasses: it is asked of rules alone.
-            if isinstance(value, type) and Rule in value.__mro__ and issubclass(value, Rule) and not isabstract(value):
-                found[value.code] = value
-    for point in entry_points(group=ENTRY_POINTS):
-        rule = point.load()
-        found[rule.code] = rule
-    return dict(sorted(found.items(), key=lambda item: _order(item[1])))
+    own = classes_in(__name__, Rule)  # type: ignore[type-abstract]  # Only concrete ones are found.
+    classes = [*own, *classes_from_entry_points(ENTRY_POINTS, "rule")]
+    return {rule.code: rule for rule in sorted(classes, key=_order)}
 
 
 def _order(rule: type[Rule]) -> tuple[int, str, int]:

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htareport.algorithms.samples import (
-    _resampled,
-    difference_interval,
-    mann_whitney,
-    ratio_interval,
-    smallest_p,
-)
+from htareport.algorithms.samples import _resampled, difference_interval, mann_whitney, ratio_interval, smallest_p
 
 SAMPLES = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(lambda values: np.array(values, np.float64))
 

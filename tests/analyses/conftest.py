@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 
 @pytest.fixture

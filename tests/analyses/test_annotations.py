@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.analyses.annotations import Annotations
+from htareport.analyses.time.annotations import Annotations
 from htareport.report import Status
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 TIMES = ["count", "sum", "own", "mean", "min", "max"]
 WORK = ["kernels", "device", "device_sum", "under"]

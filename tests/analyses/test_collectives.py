@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.collective_calls import call_frames
-from htareport.analyses.collectives import Collectives
+from htareport.analyses.communication.collectives import Collectives
+from htareport.rank.collective_calls import call_frames
 from htareport.trace import RankTrace
 
 US = 1000
@@ -130,7 +130,7 @@ def test_sequence_numbers_beat_the_order(run):
 
 def test_captures_apart(tmp_path):
     """The k-th of the first file is that of the first file of the other rank."""
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     files = {
         rank: tuple(

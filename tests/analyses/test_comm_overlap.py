@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.comm_overlap import CommOverlap
+from htareport.analyses.communication.comm_overlap import CommOverlap
 from htareport.report import Status
 
 US = 1000
@@ -80,7 +80,7 @@ def test_an_unknown_type_has_no_bytes(run):
 
 def test_every_capture_by_itself(tmp_path):
     """Compute of one capture hides nothing in another."""
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     one = TraceBuilder(0).kernel("gemm", 0, 50).kernel(NCCL, 40, 20, stream=20).write(tmp_path / "one.json")
     two = TraceBuilder(0).kernel(NCCL, 900, 20, stream=20).write(tmp_path / "two.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.compute_efficiency import ComputeEfficiency
+from htareport.analyses.kernels.compute_efficiency import ComputeEfficiency
 
 US = 1000
 A100 = "NVIDIA A100-SXM4-40GB"

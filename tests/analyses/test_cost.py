@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.cost import Cost
+from htareport.analyses.time.cost import Cost
 from htareport.report import Status
 
 SECOND = 1_000_000  # In µs, as traces are written.

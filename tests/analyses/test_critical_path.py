@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses import path_summary
-from htareport.analyses.critical_path import CriticalPath
+from htareport.analyses.time.critical_path import CriticalPath
 from htareport.errors import UsageError
+from htareport.rank.critical_path import summary
 from htareport.trace import RankTrace
 
 CUDA = {
@@ -42,7 +42,7 @@ def path(tmp_path):
         analysis = CriticalPath(**options)
         span, _ = analysis.span(trace)
         found = analysis.graph(trace, span)
-        table = path_summary.by_bound(found, path_summary.bounds_of(found))
+        table = summary.by_bound(found, summary.bounds_of(found))
         times = {bound: time / 1000 for bound, time in zip(table["bound"], table["time"], strict=True) if time}
         assert (found.graph.src < found.graph.dst).all()
         assert (found.graph.slack >= 0).all()
@@ -394,7 +394,7 @@ def test_marks_show_what_takes_the_time():
         for shift, end, bound in ((0, 9, "compute"), (9, 10, "gap"))
     ]
     rows.append({"start": 100_000, "end": 150_000, "bound": "comm", "name": "all", "lane": "stream 20"})
-    marks = path_summary.marks(pd.DataFrame(rows), 100)
+    marks = summary.marks(pd.DataFrame(rows), 100)
     assert marks.to_numpy().tolist() == [
         ["stream 7", "compute", 0, 100_000, "compute"],
         ["stream 20", "comm", 100_000, 150_000, "all"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.cupti_counters import CuptiCounters, counter_rows
+from htareport.analyses.kernels.cupti_counters import CuptiCounters, counter_rows
 from htareport.trace import RankTrace
 
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"

@@ -3,7 +3,7 @@
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.idle_causes import IdleCauses
+from htareport.analyses.time.idle_causes import IdleCauses
 from htareport.report import Status
 
 US = 1000

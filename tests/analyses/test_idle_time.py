@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses.idle_gaps import CAUSES
-from htareport.analyses.idle_time import IdleTime
-from htareport.analyses.kernel_breakdown import KernelBreakdown
+from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown
+from htareport.analyses.time.idle_time import IdleTime
 from htareport.errors import UsageError
+from htareport.rank.idle_gaps import CAUSES
 from htareport.report import Status
 
 US = 1000
@@ -56,7 +56,7 @@ def test_devices_by_cause(run):
 
 def test_idle_of_the_device_is_span_less_busy(run):
     """The same 96 µs as in the temporal breakdown."""
-    from htareport.analyses.temporal_breakdown import TemporalBreakdown
+    from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 
     idle = run(IdleTime(), two_streams()).table("devices")["idle"].sum()
     assert run(TemporalBreakdown(), two_streams()).table().iloc[0]["idle"] == idle == 96 * US
@@ -193,7 +193,7 @@ def test_an_event_of_no_length_splits_a_gap(run):
 
 def test_time_between_captures_is_no_gap(tmp_path):
     """Nor does the end of one capture reach into the next."""
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     one = TraceBuilder(0).kernel("a", 0, 10).kernel("b", 15, 10).write(tmp_path / "one.json")
     two = TraceBuilder(0).kernel("c", 9000, 10).kernel("d", 9020, 10).write(tmp_path / "two.json")

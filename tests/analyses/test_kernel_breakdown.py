@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses import kernel_stats
-from htareport.analyses.kernel_breakdown import KernelBreakdown
+from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown
+from htareport.rank import kernel_stats
 from htareport.report import Status
 
 US = 1000
@@ -153,7 +153,7 @@ def test_one_name_of_two_classes(run):
 
 def test_more_names_than_are_sent(run, monkeypatch):
     """Beyond so many names the smallest go together as one row a class, so that no time is lost."""
-    monkeypatch.setattr("htareport.analyses.kernel_stats.MOST_NAMES", 400)
+    monkeypatch.setattr("htareport.rank.kernel_stats.MOST_NAMES", 400)
     calls = [(f"kernel_{number}", 1000 - number) for number in range(450)]
     section = run(KernelBreakdown(), one_after_another(0, *calls))
     table = section.table("kernels")

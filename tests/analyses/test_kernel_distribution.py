@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses import kernel_stats
-from htareport.analyses.kernel_distribution import KernelDistribution
+from htareport.analyses.kernels.kernel_distribution import KernelDistribution
+from htareport.rank import kernel_stats
 
 US = 1000
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

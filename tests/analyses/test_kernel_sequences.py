@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.kernel_sequences import KernelSequences
+from htareport.analyses.kernels.kernel_sequences import KernelSequences
 from htareport.errors import UsageError
-from htareport.room import room_for
+from htareport.rank.budget import room_for
 
 
 def rows_of(section, name="streams"):

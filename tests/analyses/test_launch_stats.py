@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.launch_stats import LaunchStats, launch_rows
+from htareport.analyses.host.launch_stats import LaunchStats, launch_rows
 from htareport.errors import UsageError
 from htareport.report import Status
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 from htareport.trace import RankTrace
 
 US = 1000

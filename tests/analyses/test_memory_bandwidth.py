@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.memory_bandwidth import MemoryBandwidth
+from htareport.analyses.memory.memory_bandwidth import MemoryBandwidth
 from htareport.report import Status
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 US = 1000
 GB = 10**9

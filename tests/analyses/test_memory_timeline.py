@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from builder import TraceBuilder
 
-from htareport.analyses.memory_timeline import BEFORE, MemoryTimeline
+from htareport.analyses.memory.memory_timeline import BEFORE, MemoryTimeline
 
 US = 1000
 MIB = 1 << 20
@@ -97,7 +97,7 @@ def test_chosen_steps(run):
 
 def test_captures(tmp_path):
     """Live blocks of one file are not those of another."""
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     one = TraceBuilder(0).cpu_op("aten::one", 0, 50).memory(10, MIB, 1, MIB, 2 * MIB).write(tmp_path / "one.json")
     two = (

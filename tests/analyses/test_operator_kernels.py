@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.operator_kernels import OperatorKernels
+from htareport.analyses.kernels.operator_kernels import OperatorKernels
 from htareport.report import Status
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.comm_overlap import CommOverlap
-from htareport.analyses.parallel_dimensions import named_dimension
+from htareport.analyses.communication.comm_overlap import CommOverlap
+from htareport.rank.parallel_dimensions import named_dimension
 
 US = 1000
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses.queue_length import QueueLength, queue_series
-from htareport.analyses.scale import table_of
+from htareport.analyses.host.queue_length import QueueLength, queue_series
 from htareport.errors import UsageError
 from htareport.report import Status
-from htareport.runner import analyze
+from htareport.report.rank_charts import table_of
+from htareport.run.runner import analyze
 from htareport.trace import RankTrace
 
 US = 1000

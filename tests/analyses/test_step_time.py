@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses.step_time import StepTime
+from htareport.analyses.time.step_time import StepTime
 from htareport.report import Status
 
 US = 1000

@@ -5,11 +5,11 @@ import math
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.idle_time import IdleTime
-from htareport.analyses.operators import Operators
-from htareport.analyses.step_work import REST, StepWork
+from htareport.analyses.host.operators import Operators
+from htareport.analyses.kernels.step_work import REST, StepWork
+from htareport.analyses.time.idle_time import IdleTime
 from htareport.report import Status
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 
 def trace(rank, *, scale=1):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.stragglers import Stragglers
+from htareport.analyses.ranks.stragglers import Stragglers
 
 US = 1000
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -193,7 +193,7 @@ def test_no_time_counts_twice(run):
 
 def test_without_steps_the_share_is_of_the_time_recorded(tmp_path):
     """5 collectives of 4 ms in each of two files, late by 2 ms: 20 of 2 × 42 ms; the pause between is no time."""
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     files = {}
     for rank in (0, 1):

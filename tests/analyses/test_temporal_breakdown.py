@@ -6,9 +6,8 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses import scale
-from htareport.analyses.temporal_breakdown import PARTS, TemporalBreakdown
-from htareport.report import Status
+from htareport.analyses.time.temporal_breakdown import PARTS, TemporalBreakdown
+from htareport.report import Status, rank_charts
 
 US = 1000
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -138,7 +137,7 @@ def test_several_devices_of_one_process(run):
 
 def test_captures_are_pooled(tmp_path):
     """Two captures of one rank: the time between them counts for nothing."""
-    from htareport.runner import analyze
+    from htareport.run.runner import analyze
 
     first = TraceBuilder(0).step(0, 0, 50).kernel("a", 10, 20).kernel("a", 40, 10)  # Span 40, busy 30.
     second = TraceBuilder(0).step(9, 5000, 50).kernel("b", 5010, 30)  # Span 30, busy 30.
@@ -272,8 +271,8 @@ def test_charts_hold_the_tables(run):
 @pytest.mark.parametrize("most", [8, pytest.param(256, marks=pytest.mark.slow)])
 def test_many_ranks_become_quantiles(run, monkeypatch, most):
     """Beyond 256 bars the chart shows quantiles over ranks, and says of how many; eight do for what it shows."""
-    assert scale.MOST_BARS == 256
-    monkeypatch.setattr(scale, "MOST_BARS", most)
+    assert rank_charts.MOST_BARS == 256
+    monkeypatch.setattr(rank_charts, "MOST_BARS", most)
     ranks = [TraceBuilder(rank).kernel("a", 0, 10).kernel("a", 20 + rank, 10) for rank in range(most + 1)]
     chart = run(TemporalBreakdown(), *ranks).charts[0]
     idle = chart.frame[chart.frame["part"] == "idle"].set_index("percentile")["value"]

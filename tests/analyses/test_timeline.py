@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.analyses.critical_path import CriticalPath
-from htareport.analyses.timeline import Timeline
+from htareport.analyses.time.critical_path import CriticalPath
+from htareport.analyses.time.timeline import Timeline
 from htareport.errors import UsageError
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 US = 1000
 

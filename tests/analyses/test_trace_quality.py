@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import analyze
-from htareport.analyses.trace_quality import TraceQuality
+from htareport.analyses.quality.trace_quality import TraceQuality
 from htareport.report import Status
 
 HOUR = 3600 * 10**6

@@ -9,8 +9,8 @@ import pytest
 from augment_content import SCHEMA, content, sections_of
 from builder import BASE_NS, TraceBuilder
 
-from htareport.augment.counters import counter_events, write_counters
-from htareport.augment.files import CopyFolder
+from htareport.export.counters import counter_events, write_counters
+from htareport.export.files import CopyFolder
 from htareport.trace import RankTrace
 
 

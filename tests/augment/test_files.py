@@ -9,11 +9,11 @@ import zstandard
 from augment_content import content
 from builder import TraceBuilder
 
-from htareport.augment.counters import write_counters
-from htareport.augment.files import CopyFolder
 from htareport.errors import OutputError, TraceFileError, UsageError
+from htareport.export.counters import write_counters
+from htareport.export.files import CopyFolder
+from htareport.export.numbered import load_numbered
 from htareport.trace import RankTrace, Trace
-from htareport.trace.numbered import load_numbered
 
 
 @pytest.fixture

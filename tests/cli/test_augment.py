@@ -7,8 +7,8 @@ import json
 import pytest
 from builder import TraceBuilder
 
-from htareport.augment import files as augment_files
-from htareport.cli import augment
+from htareport.cli import export
+from htareport.export import files as augment_files
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_worker_that_is_killed(cli, files, monkeypatch):
         def __exit__(self, *_):
             return None
 
-    monkeypatch.setattr("htareport.cli.reading.make_executor", lambda _: Killed())
+    monkeypatch.setattr("htareport.cli.opening.make_executor", lambda _: Killed())
     ran = cli("counters", "t", "-o", "out", "-j", "2")
     assert ran.status == 4
     assert "rank 1: the workers that read it were killed again and again" in ran.err
@@ -159,7 +159,7 @@ def test_a_worker_that_is_killed(cli, files, monkeypatch):
 
 
 def test_help_has_examples(cli):
-    for command, text in (("counters", augment.COUNTERS_EPILOG), ("critical-path", augment.PATH_EPILOG)):
+    for command, text in (("counters", export.COUNTERS_EPILOG), ("critical-path", export.PATH_EPILOG)):
         ran = cli(command, "--help")
         assert ran.status == 0
         assert text.splitlines()[1] in ran.out

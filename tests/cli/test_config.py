@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from htareport.config import ReportOptions, report_options
+from htareport.cli.config import ReportOptions, report_options
 from htareport.errors import UsageError
 
 

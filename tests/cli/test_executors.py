@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from htareport import executors
+from htareport.run import executors
 
 ROOT = Path(__file__).parents[2]
 MB = 1_000_000

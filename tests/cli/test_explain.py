@@ -7,7 +7,7 @@ import re
 import pytest
 
 from htareport.analyses import analysis_classes
-from htareport.comparison.topics import METRICS, TITLES
+from htareport.compare.topics import METRICS, TITLES
 from htareport.rules import rule_classes
 
 RULES = rule_classes()

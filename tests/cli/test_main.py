@@ -12,7 +12,7 @@ import pytest
 from htareport import __version__
 from htareport.cli import console
 from htareport.errors import UsageError, printable
-from htareport.trace.window import listed
+from htareport.report.number_lists import listed
 
 ROOT = Path(__file__).parents[2]
 

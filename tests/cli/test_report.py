@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 
-import htareport.cli.reading
-import htareport.runner
+import htareport.cli.opening
+import htareport.run.runner
 from htareport import render
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import MissingLibraryError
+from htareport.reading.sources.saved_reports import is_saved_report
 from htareport.trace import RankTrace
-from htareport.trace.reports import is_saved_report
 
 ONE = ("--only", "temporal_breakdown")
 ROOT = Path(__file__).parents[2]
@@ -512,14 +512,14 @@ def test_interrupted_while_writing(cli, traces, tmp_path, monkeypatch):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_file_that_is_gone_when_its_turn_comes(cli, traces, tmp_path, monkeypatch, lent_processes, jobs):
     """Found, but deleted before it is read: it is named, the rest stands."""
-    opened = htareport.cli.reading.open_trace
+    opened = htareport.cli.opening.open_trace
 
     def found_and_deleted(*arguments):
         trace = opened(*arguments)
         (traces / "rank1.json").unlink()
         return trace
 
-    monkeypatch.setattr(htareport.cli.reading, "open_trace", found_and_deleted)
+    monkeypatch.setattr(htareport.cli.opening, "open_trace", found_and_deleted)
     ran = cli("report", traces, *ONE, "-o", "a.json", "-j", jobs)
     assert ran.status == 4
     assert "rank1.json: not used: No such file or directory (rank 1 is missing)" in ran.err
@@ -546,7 +546,7 @@ def test_interrupted(cli, traces, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(htareport.runner, "analyze", interrupt)
+    monkeypatch.setattr(htareport.run.runner, "analyze", interrupt)
     ran = cli("report", traces)
     assert (ran.status, ran.out, ran.err) == (130, "", "interrupted\n")
 
@@ -555,7 +555,7 @@ def test_a_fault_of_ours_is_one_sentence(cli, traces, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(htareport.runner, "analyze", fail)
+    monkeypatch.setattr(htareport.run.runner, "analyze", fail)
     ran = cli("report", traces)
     assert ran.status == 70  # Never 1: that says that a gate was crossed.
     assert ran.err.startswith("error: internal error: ZeroDivisionError: oops; please report")
@@ -587,7 +587,7 @@ def test_ctrl_c_while_workers_run(traces, tmp_path):
     for rank in range(2, 30):
         TraceBuilder(rank, 30).kernel("gemm", 0, 10).write(traces / f"rank{rank}.json")
     code = (
-        "import sys, htareport.cli.report as r, htareport.executors as e; from htareport.cli import main\n"
+        "import sys, htareport.cli.report as r, htareport.run.executors as e; from htareport.cli import main\n"
         "make = e._Pool.submit\n"
         "def submit(self, *a, **k):\n"
         "    future = make(self, *a, **k); print('started', flush=True); return future\n"

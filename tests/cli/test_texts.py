@@ -13,7 +13,7 @@ import pytest
 import htareport
 from htareport.analyses import analysis_classes
 from htareport.cli import EPILOG, REPORT_EPILOG, parser
-from htareport.config import report_options
+from htareport.cli.config import report_options
 from htareport.rules import rule_classes
 
 ROOT = Path(__file__).parents[2]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from builder import TraceBuilder
 
-from htareport.analyses.idle_time import IdleTime
-from htareport.analyses.operators import Operators
-from htareport.analyses.step_time import StepTime
-from htareport.analyses.step_work import StepWork
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.analyses.host.operators import Operators
+from htareport.analyses.kernels.step_work import StepWork
+from htareport.analyses.time.idle_time import IdleTime
+from htareport.analyses.time.step_time import StepTime
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.report import Report
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 ANALYSES = (StepTime(), TemporalBreakdown(), IdleTime(), StepWork(), Operators())
 GEMM, RELU, SOFTMAX = "sm80_gemm_f32_128x64", "relu_kernel<float>", "softmax_kernel<float>"

@@ -3,7 +3,7 @@
 import pytest
 from comparison.made import run, steps_of
 
-from htareport.comparison import compare
+from htareport.compare import compare
 from htareport.report import Report
 
 

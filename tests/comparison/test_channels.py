@@ -7,11 +7,11 @@ from importlib.util import find_spec
 import pytest
 from comparison.job import GEMM, Job
 
-from htareport.comparison import compare, judged
-from htareport.comparison.gates import parse
-from htareport.render import brief
+from htareport.compare import compare, judged
+from htareport.compare.gates import parse
+from htareport.render import highlights
 from htareport.render.comment import comment
-from htareport.render.email import default_subject
+from htareport.render.mail import default_subject
 from htareport.render.pdf import chosen
 
 HOSTILE = "<img src=x onerror=alert(1)> @all #1 | `x` </details>{{7*7}}\u202e\x1b[31m"
@@ -58,9 +58,9 @@ def test_the_pdf_has_the_comparison_first(report):
 
 
 def test_a_report_of_one_run_is_no_comparison(base):
-    assert not brief.is_comparison(base)
-    assert not brief.numbers(base)
-    assert not brief.change(base)
+    assert not highlights.is_comparison(base)
+    assert not highlights.numbers(base)
+    assert not highlights.change(base)
 
 
 @pytest.mark.skipif(not find_spec("cmarkgfm"), reason="needs cmarkgfm")

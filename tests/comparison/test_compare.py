@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import htareport
-from htareport.comparison import changes, compare
-from htareport.comparison.changes import MEASURES, PARTS, SIDES, Amount, split
-from htareport.comparison.matching import match, plain
-from htareport.comparison.metrics import metrics
-from htareport.comparison.sides import Side
-from htareport.comparison.topics import METRICS
+from htareport.compare import changes, compare
+from htareport.compare.changes import MEASURES, PARTS, SIDES, Amount, split
+from htareport.compare.matching import match, plain
+from htareport.compare.metrics import metrics
+from htareport.compare.sides import Side
+from htareport.compare.topics import METRICS
 from htareport.report import Report, Status
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 COMPARED = ("compare", "compare_kernels", "compare_names", "compare_communication", "compare_ranks")
 

@@ -3,8 +3,8 @@
 import pytest
 from comparison.made import run, steps_of
 
-from htareport.comparison import compare
-from htareport.comparison.environment import _type_of
+from htareport.compare import compare
+from htareport.compare.environment import _type_of
 
 META = {"devices": {"NVIDIA H100": 8}, "software": {"CUDA runtime": "12.4"}, "num_ranks": 8, "version": "1.0"}
 

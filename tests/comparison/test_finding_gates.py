@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from htareport.cli import main
-from htareport.comparison import compare, judged
-from htareport.comparison.finding_gates import check_finding
-from htareport.comparison.gates import parse
+from htareport.compare import compare, judged
+from htareport.compare.finding_gates import check_finding
+from htareport.compare.gates import parse
 from htareport.errors import UsageError
-from htareport.findings import Finding, Severity
 from htareport.report import Column, Report, Section, Status, Table, TableSpec, key
+from htareport.report.findings import Finding, Severity
 
 SPEC = TableSpec("checked", "What was looked for", (key("code", "Rule"), Column("state", "Outcome")))
 STATES = {"H14": "found", "H4": "fine", "N1": "not checked: one rank", "X9": "failed"}

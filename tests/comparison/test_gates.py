@@ -8,11 +8,11 @@ from comparison.job import Job
 from comparison.made import run, steps_of
 
 from htareport.cli import main
-from htareport.comparison import compare, judged
-from htareport.comparison.gates import check, parse
-from htareport.comparison.metrics import metrics
-from htareport.comparison.sides import Side
-from htareport.comparison.topics import METRICS
+from htareport.compare import compare, judged
+from htareport.compare.gates import check, parse
+from htareport.compare.metrics import metrics
+from htareport.compare.sides import Side
+from htareport.compare.topics import METRICS
 from htareport.errors import UsageError
 from htareport.render.junit import junit
 from htareport.report import Fact, Report, Unit

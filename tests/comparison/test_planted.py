@@ -3,8 +3,8 @@
 import pytest
 from comparison.job import ALL_REDUCE, GEMM, LOADER, RELU, Job
 
-from htareport.analyses.step_time import StepTime
-from htareport.comparison import compare
+from htareport.analyses.time.step_time import StepTime
+from htareport.compare import compare
 
 
 def _row(report, section, table, column, value):

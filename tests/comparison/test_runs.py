@@ -6,10 +6,10 @@ import orjson
 import pytest
 from comparison.made import run, steps_of
 
-from htareport.analyses.step_work import REST
+from htareport.analyses.kernels.step_work import REST
 from htareport.cli import main
-from htareport.comparison import compare, judged, sections
-from htareport.comparison.gates import parse
+from htareport.compare import compare, judged, sections
+from htareport.compare.gates import parse
 from htareport.report import Fact, Report, Unit
 
 KERNELS = [("op", "8", "gemm", "compute", 3, 900.0)]

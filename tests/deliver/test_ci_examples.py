@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from htareport.cli import parser
-from htareport.comparison.gates import parse
+from htareport.compare.gates import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 SCHEMAS = {"github-actions.yml": "vendor.github-workflows", "gitlab-ci.yml": "vendor.gitlab-ci"}

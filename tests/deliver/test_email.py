@@ -15,7 +15,7 @@ from render.sample import sample
 
 from htareport.errors import MissingLibraryError, UsageError
 from htareport.render import encoded, write
-from htareport.render.email import LIMIT, LONGEST_SUBJECT, default_subject, html, mail, plain, subject_line
+from htareport.render.mail import LIMIT, LONGEST_SUBJECT, default_subject, html, mail, plain, subject_line
 from htareport.report import Report
 
 

@@ -16,7 +16,7 @@ from render.sample import sample
 
 from htareport.deliver.index import overview
 from htareport.errors import NothingToReadError
-from htareport.render.bundle import csp_hash
+from htareport.render.html.plotly_bundle import csp_hash
 from htareport.render.index import Run, index, started, trends
 from htareport.report import Report
 

@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def own_analysis(monkeypatch):
-    pytest.importorskip("htareport.runner")
+    pytest.importorskip("htareport.run.runner")
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.delitem(sys.modules, "own_analysis", raising=False)
     import own_analysis

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from htareport.rules import discover
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted((EXAMPLES / "traces").iterdir())

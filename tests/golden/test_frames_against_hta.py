@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from htareport.export.numbered import index_of
 from htareport.hta.common import trace_filter, trace_stack_filter
 from htareport.hta.common.trace import Trace
 from htareport.hta.common.trace_call_graph import CallGraph
 from htareport.hta.configs.parser_config import ParserConfig
 from htareport.hta.utils.validate_trace import validate_trace_format
-from htareport.trace.numbered import index_of
 
 SHARED = Path(__file__).parents[3] / "shared"
 RUNS = ("nccl_args_a100", "bert_h100")  # Stream 7, and no rows of cuda_sync: HTA_FAULTS 4, 12.

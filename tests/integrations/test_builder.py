@@ -86,7 +86,7 @@ def test_an_output_that_cannot_be_written_does_not_cost_the_others(order):
 
 def test_what_nobody_foresaw_is_told(order, monkeypatch):
     leave(order, 0)
-    monkeypatch.setattr("htareport.runner.analyze", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("htareport.run.runner.analyze", lambda *_, **__: 1 / 0)
     assert "ZeroDivisionError" in build(replace(order, ranks=(0,))).problems[0]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.findings import Finding, Severity
 from htareport.report import Better, Chart, Column, Fact, Mark, Report, Section, Status, Table, TableSpec, Unit, key
+from htareport.report.findings import Finding, Severity
 
 HOSTILE = [
     "</script><script>window.__xss=1</script>",

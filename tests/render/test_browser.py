@@ -12,8 +12,10 @@ from render.sample import HOSTILE, REAL, sample
 from render.test_findings import ALL as ADVICE
 from render.test_findings import report as advised
 
-from htareport.render import format as fmt
-from htareport.render import palette, tables, write
+from htareport.render import write
+from htareport.render.charts import palette
+from htareport.render.charts import ticks as fmt
+from htareport.render.html import tables
 from htareport.report import Column, Report, Section, Table, TableSpec, Unit, key
 
 selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium")

@@ -14,11 +14,11 @@ from comparison.job import ANALYSES, GEMM, Job
 from render.sample import HOSTILE
 from render.test_browser import chromium, pytestmark, selenium, wait
 
-from htareport.comparison import compare, judged
-from htareport.comparison.gates import parse
+from htareport.compare import compare, judged
+from htareport.compare.gates import parse
 from htareport.render import encoded
 from htareport.render.comment import comment
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 __all__ = ["pytestmark", "selenium"]
 MARK = "from-a-name"  # The class of every element that a name tries to make.

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from render.sample import HOSTILE, sample
 
-from htareport.render import palette
-from htareport.render.picture import picture
-from htareport.render.plotly import figure, figure_spec
-from htareport.render.svg import svg
-from htareport.render.svg_parts import fitted, text_width
+from htareport.render.charts import palette
+from htareport.render.charts.picture import picture
+from htareport.render.charts.plotly import figure, figure_spec
+from htareport.render.charts.svg import svg
+from htareport.render.charts.svg_parts import fitted, text_width
 from htareport.report import Chart, Mark, Unit
 
 SVG = "{http://www.w3.org/2000/svg}"

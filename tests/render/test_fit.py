@@ -14,10 +14,10 @@ from render.sample import REAL, sample
 from render.test_html import Page, block
 
 from htareport.errors import OutputError
-from htareport.findings import Finding, Severity
-from htareport.render import fit
-from htareport.render.html import LIMIT, html
+from htareport.render.html import fit
+from htareport.render.html.page import LIMIT, html
 from htareport.report import Chart, Column, Mark, Report, Section, Status, Table, TableSpec, Unit, key
+from htareport.report.findings import Finding, Severity
 
 CHARTS = [chart for section in sample().sections for chart in section.charts]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from htareport.render import format as fmt
+from htareport.render.charts import ticks as fmt
 from htareport.report import Unit
-from htareport.units import counted
+from htareport.report.units import counted
 
 S = fmt.NNBSP
 

@@ -14,9 +14,9 @@ import pytest
 from render.sample import HOSTILE, REAL, sample
 
 from htareport.errors import UsageError
-from htareport.render import bundle, tables
-from htareport.render.base91 import DIGITS, encode
-from htareport.render.html import LIMIT, html
+from htareport.render.html import plotly_bundle, tables
+from htareport.render.html.base91 import DIGITS, encode
+from htareport.render.html.page import LIMIT, html
 from htareport.report import Column, Fact, Report, Section, Table, TableSpec, Unit, key
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -291,9 +291,9 @@ def test_another_bundle(tmp_path):
         html(sample(), plotlyjs=tmp_path / "missing.js")
     path.write_text("// A library that draws like Plotly.\nlet plots = Plotly == 3;")
     with pytest.raises(UsageError, match=r"small\.js: is no plotly\.js"):
-        bundle.prepare(path)
+        plotly_bundle.prepare(path)
 
 
 def test_bundle_is_packed_once():
-    bundle.prepare()
-    assert bundle.load() is bundle.load()
+    plotly_bundle.prepare()
+    assert plotly_bundle.load() is plotly_bundle.load()

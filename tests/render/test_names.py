@@ -5,7 +5,7 @@ import time
 import pytest
 from render.sample import HOSTILE, REAL
 
-from htareport.render.names import cut, label, labels, short
+from htareport.render.kernel_names import cut, label, labels, short
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from render.test_html import Page, block
 
 from htareport.render.environment import headline
-from htareport.render.html import html
+from htareport.render.html.page import html
+from htareport.render.html.sections import parts
 from htareport.render.markdown import markdown
-from htareport.render.parts import parts
 from htareport.report import Chart, Column, Mark, Report, Section, Status, Table, TableSpec, Unit, key
 
-html_module = importlib.import_module("htareport.render.html")
+html_module = importlib.import_module("htareport.render.html.page")
 WAIT = Column("wait", "Wait", Unit.NANOSECONDS)
 SPEC = TableSpec("t", "By rank", (key("rank", "Rank"), Column("host", "Host"), WAIT))
 LATE = pd.DataFrame({"rank": [0, 1], "host": ["", " "], "wait": [0, 7]})

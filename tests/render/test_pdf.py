@@ -16,7 +16,7 @@ from render.sample import sample
 from htareport import render
 from htareport.errors import MissingLibraryError
 from htareport.render import pdf as pdf_module
-from htareport.render.brief import title
+from htareport.render.highlights import title
 from htareport.report import Column, Report, Section, Status, Table, TableSpec, Unit, key
 
 SMALL = Report("small", "A verdict.")

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from htareport.render.picture import picture
-from htareport.render.plotly import figure
-from htareport.render.svg import svg
+from htareport.render.charts.picture import picture
+from htareport.render.charts.plotly import figure
+from htareport.render.charts.svg import svg
 from htareport.report import Chart, Mark, Unit
 
 PARTS = pd.DataFrame({"rank": [0, 1] * 3, "part": ["a", "a", "none", "none", "b", "b"], "time": [5, 0, 0, None, 1, 2]})

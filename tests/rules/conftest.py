@@ -7,10 +7,10 @@ from itertools import count
 
 import pytest
 
-from htareport.rules.looking import look
-from htareport.runner import analyze
-from htareport.summaries import CLASSES
-from htareport.tagged import decode, encode
+from htareport.rules.engine.evaluate import evaluate_rank
+from htareport.run.runner import analyze
+from htareport.run.summaries import CLASSES
+from htareport.run.summary_codec import decode, encode
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def tell(tmp_path, monkeypatch):
     runs = count()
 
     def sent(*given):
-        kept = decode(encode(look(*given), CLASSES), CLASSES)
+        kept = decode(encode(evaluate_rank(*given), CLASSES), CLASSES)
         return pickle.loads(pickle.dumps(kept))  # noqa: S301  our own bytes
 
-    monkeypatch.setattr("htareport.runner.look", sent)
+    monkeypatch.setattr("htareport.run.runner.evaluate_rank", sent)
 
     def section(rules, *builders, steps="all"):
         folder = tmp_path / f"traces{next(runs)}"

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from builder import TraceBuilder
 
-from htareport.findings import Finding
 from htareport.report import Section
+from htareport.report.findings import Finding
 from htareport.rules import rule_classes
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 US, MS = 1000, 1_000_000
 GEMM, RELU = "sm80_gemm_f32_128x64", "relu_kernel<float>"

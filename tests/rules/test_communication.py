@@ -8,10 +8,10 @@ import pytest
 from builder import TraceBuilder
 from rules.parallel import ALL_GATHER, ALL_REDUCE, GEMM, US, findings, one, plain
 
-from htareport.findings import Severity
+from htareport.report.findings import Severity
 from htareport.rules import rule_classes
-from htareport.rules.base import Family
-from htareport.rules.looking import look
+from htareport.rules.engine.base import Family
+from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.trace import RankTrace
 
 RULES = [rule() for rule in rule_classes().values() if rule.family is Family.COMMUNICATION]
@@ -154,7 +154,7 @@ def test_captures(tmp_path):
 def test_evidence_travels(tmp_path):
     """What a rank sends is small, and shared by the rules that compare ranks."""
     trace = RankTrace.load(0, exposed().write(tmp_path / "a.json"))
-    evidence = look(trace, RULES)
+    evidence = evaluate_rank(trace, RULES)
     assert not evidence.errors
     data = pickle.dumps(evidence)
     assert len(data) < 20_000

@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 from rules.parallel import ALL_REDUCE, GEMM, US, findings, one, plain
 
-from htareport.rules import communication_experts
+from htareport.rules.communication import experts
 
 ALL_TO_ALL = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
 
@@ -60,7 +60,7 @@ def test_no_full_rank(tmp_path, traces):
 def test_ranks_that_have_room_for_different_numbers_of_calls(tmp_path, monkeypatch):
     """The two calls that all ranks send stand for the four that there are."""
     room = iter((4, 2, 3, 4))
-    monkeypatch.setattr(communication_experts, "at_most", lambda rows, there: min(rows, there, next(room)))
+    monkeypatch.setattr(experts, "at_most", lambda rows, there: min(rows, there, next(room)))
     found = one(tmp_path, exchanging((50, 50, 200, 100)), "N15", "N1")
     assert found.saving_ns == found.step_ns - found.without_ns == 1000 * US
     assert found.evidence.startswith("4 calls among 4 ranks")

@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 from rules.parallel import ALL_REDUCE, GEMM, US, findings, one, plain
 
-from htareport.findings import Severity
+from htareport.report.findings import Severity
 
 
 def grouped(lengths, *, nelems=10_000_000, calls=4, missing=()):

@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 from rules.parallel import GEMM, US, findings, one, plain
 
-from htareport.findings import Severity
+from htareport.report.findings import Severity
 
 
 def waiting(name, *, backend="nccl", devices=1):

@@ -6,9 +6,9 @@ import pytest
 from builder import TraceBuilder
 from rules.parallel import GEMM, US, findings, one, plain
 
-from htareport.rules.communication import ExposedCommunication
-from htareport.rules.communication_pipeline import LateSends, PipelineBubble
-from htareport.runner import analyze
+from htareport.rules.communication.exposed import ExposedCommunication
+from htareport.rules.communication.pipeline import LateSends, PipelineBubble
+from htareport.run.runner import analyze
 
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 STEPS, SENDING = 2, 10

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rules.parallel import plain
 
-from htareport.analyses.stragglers import Stragglers
+from htareport.analyses.ranks.stragglers import Stragglers
 from htareport.rules import discover
-from htareport.runner import analyze
+from htareport.run.runner import analyze
 
 SHARED = Path(__file__).parents[3] / "shared"
 

@@ -6,9 +6,9 @@ import pytest
 from builder import TraceBuilder
 from rules.parallel import ALL_REDUCE, GEMM, US, one, plain
 
-from htareport.rules.communication import ExposedCommunication
-from htareport.rules.communication_sizes import FallingBandwidth
-from htareport.runner import analyze
+from htareport.rules.communication.exposed import ExposedCommunication
+from htareport.rules.communication.sizes import FallingBandwidth
+from htareport.run.runner import analyze
 
 MIB = 2**18  # Elements of four bytes.
 

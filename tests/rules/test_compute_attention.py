@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rules.computing import BF16, FLOAT, GEMM, H100, Work, states
 
-from htareport.rules.compute_attention import UnfusedAttention
+from htareport.rules.compute.attention import UnfusedAttention
 
 QUERY, KEY, VALUE, SCORES = [3, 1500, 64], [3, 64, 1950], [3, 1950, 64], [3, 1500, 1950]
 RULE = UnfusedAttention()

@@ -6,8 +6,8 @@ import pytest
 from rules.computing import GEMM, SHAPES, Work, states
 from rules.test_compute_attention import attention
 
-from htareport.rules.compute_attention import UnfusedAttention
-from htareport.rules.compute_dominant import Dominates
+from htareport.rules.compute.attention import UnfusedAttention
+from htareport.rules.compute.dominant import Dominates
 
 RULE = Dominates()
 

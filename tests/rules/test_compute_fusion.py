@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rules.computing import BF16, ELEMENTWISE, FLOAT, Work, states
 
-from htareport.rules.compute_dominant import Dominates
-from htareport.rules.compute_fusion import ElementwiseChains
+from htareport.rules.compute.dominant import Dominates
+from htareport.rules.compute.fusion import ElementwiseChains
 
 RULE = ElementwiseChains()
 X = [15_550_000]  # 31.1 MB: 20 µs at the full bandwidth.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rules.computing import BF16, FLOAT, Work, states
 
-from htareport.rules.compute_casts import Casts
-from htareport.rules.compute_copies import Moves
-from htareport.rules.compute_indexing import IndexingBackward
+from htareport.rules.compute.casts import Casts
+from htareport.rules.compute.copies import Moves
+from htareport.rules.compute.indexing import IndexingBackward
 
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
 SORT = "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel"

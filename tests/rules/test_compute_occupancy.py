@@ -8,8 +8,8 @@ import pytest
 from rules.computing import SHAPES, Work, states
 from rules.test_compute_waves import LIMITS
 
-from htareport.rules.compute_occupancy import LowOccupancy, OccupancyLimit
-from htareport.rules.compute_waves import WaveTail
+from htareport.rules.compute.occupancy import LowOccupancy, OccupancyLimit
+from htareport.rules.compute.waves import WaveTail
 
 RULES = [LowOccupancy(), OccupancyLimit()]
 FINE = {"C11": "fine", "C12": "fine"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rules.computing import ELEMENTWISE, Work, states
 
-from htareport.rules.compute_copies import Moves
-from htareport.rules.compute_patterns import Decomposed
+from htareport.rules.compute.copies import Moves
+from htareport.rules.compute.patterns import Decomposed
 
 BIG, SMALL = [4096, 4096], [4096, 1]  # 33.6 MB in bf16: read and written at 80 % in 53.9 µs.
 RMS_NORM = (

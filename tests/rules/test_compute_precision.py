@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rules.computing import A100, BF16, DOUBLE, ELEMENTWISE, FLOAT, GEMM, HALF, SHAPES, V100, Work, states
 
-from htareport.rules.compute_double import Float64
-from htareport.rules.compute_precision import NoTensorCores, NoTf32
+from htareport.rules.compute.double import Float64
+from htareport.rules.compute.precision import NoTensorCores, NoTf32
 
 SGEMM = "ampere_sgemm_128x64_nn"
 IMAGE = [[8, 64, 56, 56], [64, 64, 3, 3], [], [], [], [], [], [], []]  # 1,849,688,064 operations.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rules.computing import BF16, FLOAT, GEMM, H100, SHAPES, V100, Work, states
 
-from htareport.rules.compute_attention import UnfusedAttention
-from htareport.rules.compute_products import BelowRoof, Misaligned, OldKernels
+from htareport.rules.compute.attention import UnfusedAttention
+from htareport.rules.compute.products import BelowRoof, Misaligned, OldKernels
 
 ODD = [[1000, 1201], [1201, 1300]]  # 3.1226e9 operations: 10.0083 µs.
 ALIGN = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_64x3_nn_align1>(cutlass::Params)"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from htareport.rules import discover
-from htareport.rules.compute_ranks import SlowRank
-from htareport.runner import analyze
+from htareport.rules.compute.ranks import SlowRank
+from htareport.run.runner import analyze
 
 SHARED = Path(__file__).parents[3] / "shared"
 

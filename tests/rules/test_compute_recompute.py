@@ -6,8 +6,8 @@ import pytest
 from builder import TraceBuilder
 from rules.computing import states
 
-from htareport.rules.compute_ranks import SlowRank
-from htareport.rules.compute_recompute import Recomputed
+from htareport.rules.compute.ranks import SlowRank
+from htareport.rules.compute.recompute import Recomputed
 
 RULE = Recomputed()
 SHAPES = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rules.computing import GEMM, Work, states
 
-from htareport.rules.compute_fill import TooFewBlocks
-from htareport.rules.compute_products import BelowRoof
-from htareport.rules.compute_skinny import SkinnyProducts
+from htareport.rules.compute.fill import TooFewBlocks
+from htareport.rules.compute.products import BelowRoof
+from htareport.rules.compute.skinny import SkinnyProducts
 
 NARROW = [[8, 1200], [1200, 1300]]
 AT_LEAST = 2 * (8 * 1200 + 1200 * 1300 + 8 * 1300) / 1555  # ns.

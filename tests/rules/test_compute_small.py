@@ -6,9 +6,9 @@ import pytest
 from builder import TraceBuilder
 from rules.computing import Work, states
 
-from htareport.rules.compute_fill import TooFewBlocks
-from htareport.rules.compute_layout import LayoutConversions
-from htareport.rules.compute_ranks import SlowRank
+from htareport.rules.compute.fill import TooFewBlocks
+from htareport.rules.compute.layout import LayoutConversions
+from htareport.rules.compute.ranks import SlowRank
 
 TO_LAST = "void cudnn::engines_precompiled::nchwToNhwcKernel<__nv_bfloat16, __nv_bfloat16, float>(params)"
 FROM_LAST = "void cudnn::ops::nhwcToNchwKernel<float, float, float>(params)"

@@ -8,7 +8,7 @@ import pytest
 from builder import TraceBuilder
 from rules.computing import states
 
-from htareport.rules.compute_stability import SlowedByCommunication, UnstableKernels
+from htareport.rules.compute.stability import SlowedByCommunication, UnstableKernels
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.compute_time import shortened
-from htareport.rules.rank import Rank, total
+from htareport.rank.compute_time import shortened
+from htareport.rank.interval_sets import total
 from htareport.trace import RankTrace
 
 
@@ -16,10 +16,10 @@ def gain(tmp_path):
     """Return the intervals in µs if the events, in order of start, take so many µs less."""
 
     def gained(trace, saving):
-        rank = Rank(RankTrace.load(0, trace.write(tmp_path / "rank0.json")))
+        rank = RankTrace.load(0, trace.write(tmp_path / "rank0.json"))
         sets = shortened(rank, np.array(saving, np.float64) * 1000)
         assert all(len(rows) for rows in sets.values())
-        zero = rank.trace.captures[0].base_ns
+        zero = rank.captures[0].base_ns
         return [((rows - zero) / 1000).tolist() for rows in sets.values()]
 
     return gained
@@ -82,5 +82,5 @@ def test_no_launches_no_limits(gain):
 def test_parts_of_a_ns_are_not_lost(tmp_path):
     """Three times a third."""
     trace = TraceBuilder().kernel("a", 0, 100).kernel("a", 100, 100).kernel("a", 200, 100)
-    rank = Rank(RankTrace.load(0, trace.write(tmp_path / "rank0.json")))
+    rank = RankTrace.load(0, trace.write(tmp_path / "rank0.json"))
     assert total(shortened(rank, np.full(3, 100_000 / 3))) == 100_000

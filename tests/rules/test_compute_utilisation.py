@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rules.computing import Work, states
 
-from htareport.rules.compute_copies import Moves
-from htareport.rules.compute_utilisation import LowUtilisation
+from htareport.rules.compute.copies import Moves
+from htareport.rules.compute.utilisation import LowUtilisation
 
 THIN = [[16, 4096], [4096, 4096]]  # 5.4e8 operations, 1.7 µs; its 33.8 MB take 21.7 µs.
 

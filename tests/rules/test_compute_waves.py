@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rules.computing import GEMM, SHAPES, Work, states
 
-from htareport.rules.compute_products import BelowRoof
-from htareport.rules.compute_ranks import SlowRank
-from htareport.rules.compute_waves import WaveTail
+from htareport.rules.compute.products import BelowRoof
+from htareport.rules.compute.ranks import SlowRank
+from htareport.rules.compute.waves import WaveTail
 
 LIMITS = {
     "computeMajor": 8, "computeMinor": 0, "maxThreadsPerMultiprocessor": 2048, "regsPerMultiprocessor": 65_536,

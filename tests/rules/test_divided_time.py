@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 
-from htareport.findings import Finding
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.rank import Rank
-from htareport.runner import analyze
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.run.runner import analyze
 
 MS = 1_000_000
 

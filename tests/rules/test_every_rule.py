@@ -12,8 +12,8 @@ from builder import TraceBuilder
 from htareport import rules
 from htareport.errors import UsageError
 from htareport.rules import discover, rule_classes
-from htareport.rules.base import Family
-from htareport.runner import analyze
+from htareport.rules.engine.base import Family
+from htareport.run.runner import analyze
 
 RULES = [rule for rule in discover() if rule.family is not Family.COMMUNICATION]
 HEADINGS = ("## When it speaks", "## What it could save", "## What to do", "## How to verify")

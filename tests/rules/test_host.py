@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.rules.host import BetweenSteps, HostBound, WorkQueued
+from htareport.rules.host.idle import BetweenSteps, HostBound, WorkQueued
 
 
 def one_gap(launched):

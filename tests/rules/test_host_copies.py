@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host_copies import ExposedCopies, PageableCopies, TinyCopies
+from htareport.rules.host.copies import ExposedCopies, PageableCopies, TinyCopies
 
 RULES = [PageableCopies(), ExposedCopies(), TinyCopies()]
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"

@@ -7,13 +7,13 @@ import pickle
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.base import Evidence
-from htareport.rules.communication import ExposedCommunication
-from htareport.rules.communication_stragglers import Straggler, StragglerCause
-from htareport.rules.host_cpus import SlowCpu
-from htareport.rules.host_runtime import SlowLaunches
-from htareport.rules.looking import look
-from htareport.runner import analyze
+from htareport.rules.communication.exposed import ExposedCommunication
+from htareport.rules.communication.stragglers import Straggler, StragglerCause
+from htareport.rules.engine.base import Evidence
+from htareport.rules.engine.evaluate import evaluate_rank
+from htareport.rules.host.cpus import SlowCpu
+from htareport.rules.host.runtime import SlowLaunches
+from htareport.run.runner import analyze
 from htareport.trace import RankTrace
 
 OPERATORS = ("aten::linear", "aten::relu", "aten::add", "aten::mul", "aten::norm", "aten::sum")
@@ -133,6 +133,6 @@ def test_what_is_sent_is_small(tmp_path):
         trace.cpu_op(f"aten::operator_with_a_rather_long_name_number_{place}", 100 * place, 50)
         trace.kernel("gemm", 100 * place + 60, 20, launch=(100 * place + 50, 5))
     trace.write(tmp_path / "rank0.json")
-    found = look(RankTrace.load(0, tmp_path / "rank0.json"), [SlowCpu()]).found["H25"]
+    found = evaluate_rank(RankTrace.load(0, tmp_path / "rank0.json"), [SlowCpu()]).found["H25"]
     assert isinstance(found, Evidence)
     assert len(pickle.dumps(found)) < 2048

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host_input import InputStall, SingleProcessLoader
+from htareport.rules.host.input import InputStall, SingleProcessLoader
 
 RULES = [InputStall(), SingleProcessLoader()]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host_launch import GraphCandidate, LaunchBound
-from htareport.rules.host_runtime import SlowLaunches
+from htareport.rules.host.launch import GraphCandidate, LaunchBound
+from htareport.rules.host.runtime import SlowLaunches
 
 RULES = [LaunchBound(), GraphCandidate()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.rules.host_memory import DriverAllocations, EmptyCache
+from htareport.rules.host.memory import DriverAllocations, EmptyCache
 
 RULES = [DriverAllocations(), EmptyCache()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.rules.host_optimizer import UnfusedOptimizer, ZeroedGradients
+from htareport.rules.host.optimizer import UnfusedOptimizer, ZeroedGradients
 
 RULES = [UnfusedOptimizer(), ZeroedGradients()]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host import HostBound
-from htareport.rules.host_optimizer import UnfusedOptimizer
-from htareport.rules.host_python import PythonOverhead
+from htareport.rules.host.idle import HostBound
+from htareport.rules.host.optimizer import UnfusedOptimizer
+from htareport.rules.host.python import PythonOverhead
 
 BACKWARD_THREAD = 77
 TRAIN = "train.py(10): main"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.rules.host import HostBound
-from htareport.rules.host_launch import LaunchBound
-from htareport.rules.host_queue import FullQueue
+from htareport.rules.host.idle import HostBound
+from htareport.rules.host.launch import LaunchBound
+from htareport.rules.host.queue import FullQueue
 
 QUEUE = 20  # Of a small device.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.rules.host_runtime import GarbageCollection, LateLoading, Recompilation, SlowLaunches
+from htareport.rules.host.runtime import GarbageCollection, LateLoading, Recompilation, SlowLaunches
 
 MS = 1000
 RULES = [LateLoading(), Recompilation(), GarbageCollection(), SlowLaunches()]

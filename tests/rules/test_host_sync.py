@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host_rows import times
-from htareport.rules.host_sync import CopiesBack, DataShapes, ScalarReadback, SyncDrains, WholeDevice
+from htareport.rank.host_rows import times
+from htareport.rules.host.sync import CopiesBack, DataShapes, ScalarReadback, SyncDrains, WholeDevice
 
 RULES = [SyncDrains(), ScalarReadback(), DataShapes(), CopiesBack(), WholeDevice()]
 SYNC = "cudaStreamSynchronize"

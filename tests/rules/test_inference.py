@@ -8,8 +8,8 @@ import pytest
 from builder import TraceBuilder
 from rules.computing import A100, BF16, Work, states
 
-from htareport.rules.host_launch import LaunchBound
-from htareport.rules.inference import BandwidthBoundDecode, LaunchBoundDecode, PrefillBetween
+from htareport.rules.host.launch import LaunchBound
+from htareport.rules.inference.tokens import BandwidthBoundDecode, LaunchBoundDecode, PrefillBetween
 
 DECODE = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
 MIXED = "execute_context_1(512)_generation_31(31)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host_sync import CopiesBack, ScalarReadback, SyncDrains
-from htareport.rules.inference_sampling import SampledOnHost
+from htareport.rules.host.sync import CopiesBack, ScalarReadback, SyncDrains
+from htareport.rules.inference.sampling import SampledOnHost
 
 RULES = [SyncDrains(), ScalarReadback(), CopiesBack(), SampledOnHost()]
 VOCABULARY = {"Input Dims": [[1, 32_000]], "Input type": ["float"]}

@@ -12,14 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from htareport.algorithms.intervals import union
-from htareport.findings import Finding, Severity, Span
+from htareport.rank.capability import Capability
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding, Severity, Span
 from htareport.rules import rule_classes
-from htareport.rules.base import LOW, Evidence, Family, Found, Rule
-from htareport.rules.looking import RankEvidence, look
-from htareport.rules.rank import Rank
-from htareport.rules.telling import tell
-from htareport.runner import analyze
-from htareport.trace import Capability, RankTrace
+from htareport.rules.engine.base import LOW, Evidence, Family, Found, Rule
+from htareport.rules.engine.evaluate import RankEvidence, evaluate_rank
+from htareport.rules.engine.findings import tell
+from htareport.run.runner import analyze
+from htareport.trace import RankTrace
 
 STEP, STEPS = 1000, 2  # µs
 Pairs = Sequence[tuple[int, int]]
@@ -34,7 +35,7 @@ class _Claims(Rule):
         self.code, self.claims, self.on, self.is_general = code, claims, ranks, general
 
     def look(self, rank: Rank) -> Evidence | None:
-        if self.on and rank.trace.rank not in self.on:
+        if self.on and rank.rank not in self.on:
             return None
         zero = min(int(window[0, 0]) for window in rank.windows.values())
         sets = {}
@@ -55,7 +56,7 @@ class _Fails(_Claims):
         self.looking = looking
 
     def look(self, rank: Rank) -> Evidence | None:
-        if self.looking and rank.trace.rank == 0:
+        if self.looking and rank.rank == 0:
             raise ValueError("cannot look")
         return super().look(rank)
 
@@ -223,7 +224,7 @@ def test_evidence_is_small_and_fit_to_be_sent(tmp_path):
     """The claims themselves stay in the worker."""
     path = trace().write(tmp_path / "0.json")
     pairs = [(at, at + 1) for at in range(0, 2000, 2)]
-    found = look(RankTrace.load(0, path), [_Claims("C1", pairs), _Claims("C2", pairs[::2])])
+    found = evaluate_rank(RankTrace.load(0, path), [_Claims("C1", pairs), _Claims("C2", pairs[::2])])
     assert found.pieces == {("C1",): 250_000, ("C1", "C2"): 250_000}
     assert all(not evidence.claim for evidence in found.found.values())
     assert len(pickle.dumps(found)) < 2000
@@ -263,7 +264,7 @@ def test_no_time_counts_twice(loaded, first, second):
     rules += [_Claims(f"M{i}", *claim, ranks=[1]) for i, claim in enumerate(second[: len(first)])]
     for rule in rules[::2]:
         rule.enables = True
-    found = [look(rank, rules) for rank in loaded]
+    found = [evaluate_rank(rank, rules) for rank in loaded]
     claims = {rule.code: rule.claims for rule in rules}
     every = tell(found, rules, 0).findings
     assert every == tell(found[::-1], rules, 0).findings
@@ -304,7 +305,7 @@ class _Owns(_Claims):
     def own_events(self, rank):
         if self.is_general:
             raise ValueError("cannot say")
-        return np.arange(len(rank.trace.device_events)) == 0
+        return np.arange(len(rank.device_events)) == 0
 
 
 def test_what_other_rules_have_for_their_own(tmp_path):

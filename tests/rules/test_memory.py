@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.memory import Fragmentation, Growth, NearCapacity, PeakOwner
+from htareport.rules.memory.held import Fragmentation, Growth, NearCapacity, PeakOwner
 
 GIB = 2**30
 CAPACITY = 100 * GIB

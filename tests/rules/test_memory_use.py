@@ -6,8 +6,8 @@ import pytest
 from builder import TraceBuilder
 from rules.test_memory import CAPACITY, GIB, holding
 
-from htareport.rules.host_launch import LaunchBound
-from htareport.rules.memory_use import Churn, Headroom, Spike
+from htareport.rules.host.launch import LaunchBound
+from htareport.rules.memory.use import Churn, Headroom, Spike
 
 
 def launching(peak, *, kernel=5, capacity=CAPACITY):

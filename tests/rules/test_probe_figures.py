@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from htareport.algorithms import intervals
-from htareport.rules.compute_events import events_of
-from htareport.rules.compute_grids import blocks, processors
-from htareport.rules.drains import _waiting_rows
-from htareport.rules.host_rows import late
-from htareport.rules.rank import Rank, common, minus, total
+from htareport.rank.drains import _waiting_rows
+from htareport.rank.host_rows import late
+from htareport.rank.interval_sets import common, minus, total
+from htareport.rank.kernel_grids import blocks, processors
+from htareport.rank.kernel_types import events_of
+from htareport.rank.rank import Rank
 from htareport.trace import RankTrace
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -50,7 +51,7 @@ def waiting(rank):
 
     The rules save no more of such a gap than the host has spent in waiting calls; this counts it whole.
     """
-    host, rows = rank.trace.host, _waiting_rows(rank, blocking=False)[0]
+    host, rows = rank.host, _waiting_rows(rank, blocking=False)[0]
     start, end = (host.at(name, rows) for name in ("ts", "end"))
     calls, gaps = {}, {}
     for lane, mine in rank.gaps.items():
@@ -82,7 +83,7 @@ def test_figures(run, idle, host_late, short, short_time, sync, drained, unfille
     rank = recorded(run)
     assert percent(rank, rank.idle) == pytest.approx(idle, abs=1)
     assert percent(rank, late(rank)) == pytest.approx(host_late, abs=1)
-    kernels = rank.trace.device_events
+    kernels = rank.device_events
     kernels = kernels[kernels["kind"].isin(["compute", "comm"])]
     small = kernels["dur"] < 10_000
     assert 100 * small.mean() == pytest.approx(short, abs=1)
@@ -104,8 +105,8 @@ def test_exposed_communication():
     [lane] = rank.lanes
     exposed = minus(rank.busy("comm"), rank.busy("compute"))
     assert percent(rank, exposed) == pytest.approx(64.3, abs=0.05)
-    launched = rank.trace.device_events["launch"].to_numpy() >= 0
-    first, last = rank.events[lane]["ts"].to_numpy()[launched].min(), rank.windows[lane][0, 1]
+    launched = rank.device_events["launch"].to_numpy() >= 0
+    first, last = rank.events_by_lane[lane]["ts"].to_numpy()[launched].min(), rank.windows[lane][0, 1]
     assert (~launched).sum() == (~launched[: launched.argmax()]).sum() == 968
     since = total(common(exposed, {lane: np.array([[first, last]])}))
     assert 100 * since / (last - first) == pytest.approx(62.4, abs=0.05)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.host import HostBound
-from htareport.rules.quality import FewSteps, WarmUp
-from htareport.rules.quality_missing import WorkMissing
-from htareport.rules.quality_overhead import ProfilerOverhead
+from htareport.rules.host.idle import HostBound
+from htareport.rules.quality.missing import WorkMissing
+from htareport.rules.quality.overhead import ProfilerOverhead
+from htareport.rules.quality.recording import FewSteps, WarmUp
 
 
 def steps(lengths, begin=0, first=1, trace=None):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.quality_events import ImpossibleTimes, Orphans
-from htareport.rules.quality_job import Clocks, MissingOptions, MixedDevices
+from htareport.rules.quality.events import ImpossibleTimes, Orphans
+from htareport.rules.quality.job import Clocks, MissingOptions, MixedDevices
 
 
 def test_work_without_a_launch(findings):

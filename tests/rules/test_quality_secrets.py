@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from builder import TraceBuilder
 
-from htareport.analyses.trace_quality import TraceQuality
-from htareport.rules.quality_secrets import Sensitive
-from htareport.runner import analyze
+from htareport.analyses.quality.trace_quality import TraceQuality
+from htareport.rules.quality.secrets import Sensitive
+from htareport.run.runner import analyze
 
 TOKEN = "hf_" + 9 * "aB1d"
 HOME = "/home/somebody/train.py(3): step"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from htareport.rules import discover
-from htareport.rules.base import Family
-from htareport.runner import analyze
+from htareport.rules.engine.base import Family
+from htareport.run.runner import analyze
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 RULES = [rule for rule in discover() if rule.family in {Family.QUALITY, Family.HOST, Family.MEMORY}]

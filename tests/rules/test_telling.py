@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 
-from htareport.findings import Finding, Severity
-from htareport.rules.base import Evidence, Family, Found, Rule
-from htareport.rules.rank import Rank
-from htareport.runner import analyze
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding, Severity
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.run.runner import analyze
 
 
 class _Idle(Rule):
@@ -42,7 +42,7 @@ class _Remark(_Idle):
         self.on, self.severity, self.unreliable = on, severity, unreliable
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence(numbers={"unreliable": self.unreliable}) if rank.trace.rank == self.on else None
+        return Evidence(numbers={"unreliable": self.unreliable}) if rank.rank == self.on else None
 
     def tell(self, found: Found) -> Finding | None:
         return self.finding(found, "remark", severity=self.severity)
@@ -157,7 +157,7 @@ class _Claim(_Idle):
         self.code, self.pairs, self.enables, self.silent = code, pairs, enables, silent
 
     def look(self, rank: Rank) -> Evidence | None:
-        start, end = self.pairs[rank.trace.rank]
+        start, end = self.pairs[rank.rank]
         zero = int(rank.windows[rank.lanes[0]][0, 0])
         return Evidence({rank.lanes[0]: zero + 1000 * np.array([[start, end]])} if end > start else {})
 

@@ -11,10 +11,10 @@ from builder import TraceBuilder
 from rules.parallel import US, ParallelJob, Part, findings
 
 from htareport.algorithms.intervals import union
-from htareport.rules.base import Evidence, Family, Rule
-from htareport.rules.looking import look
-from htareport.rules.rank_moves import _MOST_ENTRIES, PackedMoves, _pieces
-from htareport.runner import analyze
+from htareport.rules.engine.base import Evidence, Family, Rule
+from htareport.rules.engine.collective_schedule import _MOST_ENTRIES, PackedMoves, _pieces
+from htareport.rules.engine.evaluate import evaluate_rank
+from htareport.run.runner import analyze
 from htareport.trace import RankTrace
 
 STEP, END, TRANSFER = 1000, 800, 100  # µs: length of a step; when its collective ends; how long it moves bytes.
@@ -29,7 +29,7 @@ class _Claims(Rule):
         self.code, self.claims = code, claims
 
     def look(self, rank):
-        pairs = self.claims.get(rank.trace.rank)
+        pairs = self.claims.get(rank.rank)
         if not pairs:
             return None
         zero = int(rank.windows[rank.lanes[0]][0, 0])
@@ -216,7 +216,7 @@ def test_a_rank_says_little(tmp_path):
         trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", at + 60, 30, launch=(at, 2))
     loaded = RankTrace.load(0, trace.write(tmp_path / "0.json"))
     rules = [_Claims(f"X{n}", {0: [(100 * s + n, 100 * s + 2 * n + 1) for s in range(steps)]}) for n in range(1, 9)]
-    packed = look(loaded, rules).moves
+    packed = evaluate_rank(loaded, rules).moves
     assert isinstance(packed, PackedMoves)
     moves = packed.unpacked()
     assert len(moves.rows) == steps

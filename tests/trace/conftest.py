@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import RankTrace, Window, heads, load, split, unpack
+from htareport.rank.window import Window
+from htareport.reading.sources import heads
+from htareport.reading.text import load, split, unpack
+from htareport.trace import RankTrace
 
 NASTY = [
     'say "hi"', '{"device": "cpu"}', 'a}, {"ph": "X"', "back\\slash", "}],", "[[[", "{{{", '\\"', "tab\there", "новый",

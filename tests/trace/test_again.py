@@ -10,9 +10,9 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.errors import TraceFileError
-from htareport.trace.arguments import read_arguments
-from htareport.trace.numbered import index_of, load_numbered, threads_of
-from htareport.trace.rewrite import micros, rewrite, with_fields, without_args
+from htareport.export.numbered import index_of, load_numbered, threads_of
+from htareport.export.rewrite import micros, rewrite, with_fields, without_args
+from htareport.reading.arguments import read_arguments
 
 LAYOUTS = ("kineto", "compact", "indent", "array")
 

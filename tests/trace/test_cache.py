@@ -19,11 +19,13 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import analyze
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
-from htareport.analyses.trace_quality import TraceQuality
-from htareport.trace import RankTrace, ReadOptions, Trace, cache, cache_folder, capture
-from htareport.trace.capture import Capture, Loaded
-from htareport.trace.numbered import load_numbered
+from htareport.analyses.quality.trace_quality import TraceQuality
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
+from htareport.export.numbered import load_numbered
+from htareport.reading import cache, cache_folder, capture
+from htareport.rows.capture import Capture, Loaded
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace, Trace
 
 needs_pyarrow = pytest.mark.skipif(cache.find_spec("pyarrow") is None, reason="there is no cache without pyarrow")
 SALVAGE = ReadOptions(salvage=True)
@@ -176,7 +178,7 @@ def test_places_of_events_are_not_missing(builder, folder, readings, tmp_path):
 
 def test_every_field_is_kept():
     """Whoever adds one has to say how it is kept."""
-    stored = pytest.importorskip("htareport.trace.stored", exc_type=ImportError)
+    stored = pytest.importorskip("htareport.reading.stored", exc_type=ImportError)
     others = {"devices", "processes", "slips", "set_aside", "salvaged", "path", "options"}
     assert {each.name for each in fields(Capture)} == {*stored.CAPTURE_FIELDS, *others}
     of_rank = {"tables", "collectives", "memory", "strings", "threads", "lanes", "captures", "counts", "warnings"}
@@ -405,7 +407,7 @@ def test_a_full_disk_costs_a_line_in_the_log(folder, tmp_path, monkeypatch, capl
         file.write(b"a part")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("htareport.trace.stored.write", full)
+    monkeypatch.setattr("htareport.reading.stored.write", full)
     with caplog.at_level(logging.INFO):
         assert _names(path) == ["k"]
     assert "No space left" in caplog.text

@@ -54,7 +54,7 @@ def test_captures_are_pooled(load):
     assert [capture.name for capture in trace.captures] == [f"h.{10**10 + n}.pt.trace.json" for n in (1, 2, 0)]
     assert trace.device_events["name"].tolist() == ["k1", "k2", "k0"]
     assert trace.device_events["capture"].tolist() == [0, 1, 2]
-    assert [union.tolist() for union in trace.busy(trace.device_events)] == [
+    assert [union.tolist() for union in trace.busy_by_capture(trace.device_events)] == [
         [[BASE_NS + at * 1000, BASE_NS + at * 1000 + 10_000]] for at in (0, 1000, 2000)
     ]
     assert trace.events["cpu_op"]["capture"].tolist() == [0, 1, 2]

@@ -14,7 +14,8 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.errors import TraceFileError
-from htareport.trace import RankTrace, Trace, blocks, unpack
+from htareport.reading.text import blocks, unpack
+from htareport.trace import RankTrace, Trace
 
 
 @pytest.fixture

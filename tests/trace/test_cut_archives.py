@@ -14,7 +14,9 @@ import mutants
 import pytest
 
 from htareport.errors import HtaReportError, NothingToReadError, TraceFileError
-from htareport.trace import RankTrace, ReadOptions, Trace, blocks, cut_zip
+from htareport.reading.text import blocks, cut_zip
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace, Trace
 
 SALVAGE = ReadOptions(salvage=True)
 MADE = mutants.original("kineto", steps=2)

@@ -327,7 +327,7 @@ def test_opening_reads_no_events(folder):
 
 def test_a_large_file_without_events_is_not_kept(folder, monkeypatch):
     """Beyond what stands around the events of any trace, the search ends."""
-    from htareport.trace import split
+    from htareport.reading.text import split
 
     monkeypatch.setattr(split, "MOST_AROUND", 5000)
     put(folder / "rank0.json", 0)

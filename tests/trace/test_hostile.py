@@ -9,7 +9,8 @@ import time
 import pytest
 
 from htareport.errors import HtaReportError
-from htareport.trace import RankTrace, ReadOptions, Trace
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace, Trace
 
 EVENT = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {%s}}'
 

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 from builder import TraceBuilder
 
-from htareport.analyses.collective_calls import call_frames
-from htareport.analyses.collective_names import labels_of
-from htareport.trace import RankTrace, Window
-from htareport.trace.kept import kept
+from htareport.rank.cached import kept
+from htareport.rank.collective_calls import call_frames
+from htareport.rank.collective_names import labels_of
+from htareport.rank.window import Window
+from htareport.trace import RankTrace
 
 
 def test_each_trace_and_each_window_has_its_own(tmp_path):

@@ -14,7 +14,9 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.errors import HtaReportError, NothingToReadError, TraceFileError
-from htareport.trace import RankTrace, ReadOptions, Trace, blocks, unpack
+from htareport.reading.text import blocks, unpack
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace, Trace
 
 MB = 1_000_000
 

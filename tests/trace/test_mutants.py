@@ -10,9 +10,10 @@ import mutants
 import pytest
 
 from htareport.errors import TraceFileError
-from htareport.trace import RankTrace, ReadOptions
-from htareport.trace.decode import Reader
-from htareport.trace.load import read_file
+from htareport.reading.text.decode import Reader
+from htareport.reading.text.load import read_file
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace
 
 LAYOUTS = pytest.mark.parametrize("layout", mutants.LAYOUTS)
 PACKED = pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "gzip"])

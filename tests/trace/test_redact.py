@@ -12,12 +12,14 @@ import pytest
 from builder import TraceBuilder
 
 from htareport import analyze
-from htareport.analyses.annotations import Annotations
-from htareport.analyses.kernel_breakdown import KernelBreakdown
-from htareport.analyses.temporal_breakdown import TemporalBreakdown
+from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown
+from htareport.analyses.time.annotations import Annotations
+from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.cli import main
-from htareport.trace import RankTrace, ReadOptions, secrets
-from htareport.trace.redact import redacted_metadata
+from htareport.reading import secrets
+from htareport.reading.redact import redacted_metadata
+from htareport.rows.options import ReadOptions
+from htareport.trace import RankTrace
 
 REDACT = ReadOptions(redact=True)
 HEX, WORD, CAPS = "0123456789abcdef" * 4, "aB3dE5gH7jK9mN2pQ4sT6vX8z" * 3, "A2B4C6D8E0G2H4J6"

@@ -8,10 +8,10 @@ import mutants
 import pytest
 from builder import TraceBuilder
 
+from htareport.reading.text.decode import Reader
+from htareport.reading.text.load import read_file
+from htareport.reading.text.repair.repeated_keys import REPEATED
 from htareport.trace import RankTrace
-from htareport.trace.decode import Reader
-from htareport.trace.load import read_file
-from htareport.trace.repeated import REPEATED
 
 KERNEL = (
     '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 1, "dur": 2, '

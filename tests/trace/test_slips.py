@@ -8,9 +8,9 @@ import re
 import pytest
 
 from htareport.errors import TraceFileError
+from htareport.reading.text.decode import Reader
+from htareport.reading.text.load import read_file
 from htareport.trace import RankTrace
-from htareport.trace.decode import Reader
-from htareport.trace.load import read_file
 
 EVENT = '{"ph": "X", "cat": "%s", "name": "%s", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {%s}}'
 LAYOUTS = pytest.mark.parametrize("layout", ["kineto", "compact", "spaced", "lines", "array"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import Capability, RankTrace, Window
+from htareport.rank.capability import Capability
+from htareport.rank.window import Window
+from htareport.trace import RankTrace
 
 TODAY = 1_750_000_000_123_456_789  # More digits than a float holds.
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import Capability, RankTrace, Trace, Window
-from htareport.trace.host import nearest
-from htareport.trace.summary import facts_of, job_meta
+from htareport.rank.capability import Capability
+from htareport.rank.host_calls import nearest
+from htareport.rank.summary import facts_of, job_meta
+from htareport.rank.window import Window
+from htareport.trace import RankTrace, Trace
 
 TODAY = 1_750_000_000_123_456_789  # More digits than a float holds.
 
@@ -86,7 +88,7 @@ def test_busy(load):
     """Unions of some kinds, or of all."""
     trace = load(TraceBuilder(base_ns=0).kernel("a", 0, 10).memset(5, 10).collective("nccl", "x", 12, 8))
     events = trace.device_events
-    assert [trace.busy(events, *kinds)[0].tolist() for kinds in ((), ("compute",), ("comm", "memory"))] == [
+    assert [trace.busy_by_capture(events, *kinds)[0].tolist() for kinds in ((), ("compute",), ("comm", "memory"))] == [
         [[0, 20_000]], [[0, 10_000]], [[5_000, 20_000]]]  # fmt: skip
 
 

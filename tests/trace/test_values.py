@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from builder import TraceBuilder
 
-from htareport.trace import RankTrace, columns
-from htareport.trace.decode import Reader
+from htareport.reading.text.decode import Reader
+from htareport.rows import columns
+from htareport.trace import RankTrace
 
 NAN = float("nan")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from htareport.errors import UsageError
-from htareport.trace.window import ALL, Window, parse_numbers
+from htareport.rank.window import ALL, Window
+from htareport.report.number_lists import parse_numbers
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from htareport.hta.common.timeline import (
-    EventType,
-    TimelinePlotSetting,
-    plot_events_timeline,
-    prepare_timeline_events,
-)
+from htareport.hta.common.timeline import EventType, TimelinePlotSetting, plot_events_timeline, prepare_timeline_events
 from htareport.hta.common.trace import Trace
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 

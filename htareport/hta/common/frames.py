@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.export.numbered import index_of
 from htareport.hta.configs.default_values import AttributeSpec, ValueType
 from htareport.hta.configs.parser_config import AVAILABLE_ARGS, ParserConfig
 from htareport.hta.ranks import PER_US
-from htareport.trace import ALL, RankTrace
-from htareport.trace.arguments import Values, read_arguments
-from htareport.trace.events import as_array
-from htareport.trace.numbered import index_of
-from htareport.trace.steps import step_of
+from htareport.rank.events import as_array
+from htareport.rank.rank import Rank
+from htareport.rank.steps import step_of
+from htareport.rank.window import ALL
+from htareport.reading.arguments import Values, read_arguments
 
 _OWN = ("stream", "correlation")  # Columns that come from the loader, which knows them better than one argument does.
 _NO_WORK = re.compile(r" \(no work\)'*$")  # What the loader calls records and waits among kernels.
@@ -24,7 +25,7 @@ _TRAILING_NUMBER = re.compile(r"(\d+)$")
 _NONE = -1
 
 
-def trace_frame(trace: RankTrace, zero_ns: int, config: ParserConfig) -> pd.DataFrame:
+def trace_frame(trace: Rank, zero_ns: int, config: ParserConfig) -> pd.DataFrame:
     """Complete events in the order of the file, by `index`, their place among all events of it.
 
     Columns: index, cat, name (text), pid, tid, ts, dur, end (µs, ts and end from `zero_ns` on), stream (of device work;
@@ -47,7 +48,7 @@ def _skipped(config: ParserConfig) -> set[str]:
     return {*config.skip_event_types, *(["gpu_user_annotation"] if config.drop_gpu_user_annotation else [])}
 
 
-def _base(trace: RankTrace, zero_ns: int) -> pd.DataFrame:
+def _base(trace: Rank, zero_ns: int) -> pd.DataFrame:
     """All rows of the events table, one category after the other, with the columns that need no arguments."""
     loaded, tables = trace.loaded, trace.loaded.tables
     sizes = [len(columns["ts"]) for columns in tables.values()]
@@ -84,7 +85,7 @@ def _base(trace: RankTrace, zero_ns: int) -> pd.DataFrame:
 class _Links:
     """What the device events of a rank say about rows, which are numbered through all categories."""
 
-    def __init__(self, trace: RankTrace, sizes: list[int]) -> None:
+    def __init__(self, trace: Rank, sizes: list[int]) -> None:
         self._trace, self._size = trace, sum(sizes)
         starts = np.cumsum([0, *sizes])
         self._device = starts[trace.device_events["source"]] + trace.device_events["row"].to_numpy()
@@ -120,7 +121,7 @@ def _numbers(streams: pd.Series[Any]) -> NDArray[np.int64]:
     return streams.map({each: int(match[1]) if match else 0 for each, match in found.items()}).to_numpy(np.int64)
 
 
-def _within_window(trace: RankTrace, base: pd.DataFrame) -> NDArray[np.bool_]:
+def _within_window(trace: Rank, base: pd.DataFrame) -> NDArray[np.bool_]:
     """Without the last step: rows of the host that start before it, and device work that the window holds."""
     steps = trace.narrowed(ALL).steps
     if trace.window == ALL or len(steps) < 2:  # noqa: PLR2004  nothing would be left
@@ -133,7 +134,7 @@ def _within_window(trace: RankTrace, base: pd.DataFrame) -> NDArray[np.bool_]:
 # --- arguments ------------------------------------------------------------------------------
 
 
-def _arguments(trace: RankTrace, config: ParserConfig) -> list[tuple[AttributeSpec, Values]]:
+def _arguments(trace: Rank, config: ParserConfig) -> list[tuple[AttributeSpec, Values]]:
     """The arguments that become columns, over all files of the rank, by the index of their events."""
     everything = config.parse_all_args and config.selected_arg_keys is None
     specs = {} if everything else {spec.raw_name: spec for spec in config.selected() if spec.name not in _OWN}

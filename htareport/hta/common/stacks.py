@@ -17,8 +17,8 @@ from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.hta.common.trace_df import host_rows
 from htareport.hta.common.types import DeviceType
 from htareport.hta.ranks import PER_US
-from htareport.trace.classify import step_number
-from htareport.trace.host import LEVEL_DTYPE, level_of
+from htareport.rank.host_calls import LEVEL_DTYPE, level_of
+from htareport.rows.classify import step_number
 
 NULL_NODE_INDEX, NON_EXISTENT_NODE_INDEX = -1, -2
 _BACKWARD, _BACKWARD_NOTE = "autograd::", "## backward ##"

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htareport.analyses.timeline import marks_of
+from htareport.analyses.time.timeline import marks_of
 from htareport.errors import UsageError
 from htareport.hta.common.trace_filter import AnyFilter
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 from htareport.hta.ranks import PER_US
 from htareport.hta.show import picture, show
 from htareport.hta.utils.utils import shorten_name
+from htareport.rank.events import KIND_DTYPE
 from htareport.report import Chart, Mark, Unit
-from htareport.trace.classify import kinds_of_names
-from htareport.trace.events import KIND_DTYPE
+from htareport.rows.classify import kinds_of_names
 
 AnnotationStreamID, CPUStreamID = 0, -1
 DefaultMustHaveColumns = ["name", "ts", "dur"]

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from htareport.files.locations import paths_of
 from htareport.hta.common.frames import trace_frame
 from htareport.hta.common.links import (
     add_fwd_bwd_links,
@@ -24,8 +25,8 @@ from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.hta.configs.parser_config import ParserConfig
 from htareport.hta.loading import Run
 from htareport.hta.ranks import PER_US, open_trace
-from htareport.locations import paths_of
-from htareport.trace import ALL, RankTrace, Window
+from htareport.rank.rank import Rank
+from htareport.rank.window import ALL, Window
 
 __all__ = [
     "MetaData",
@@ -84,7 +85,7 @@ class Trace:
         """The folder of the files."""
         return str(Path(next(iter(self.trace_files.values()))).parent.absolute())
 
-    def rank(self, rank: int) -> RankTrace:
+    def rank(self, rank: int) -> Rank:
         """Return a rank as the report's analyses see it. ValueError if there is none."""
         if rank not in self.run.trace.files:
             raise ValueError(f"no rank {rank}; there are {list(self.run.trace.files)}")
@@ -219,7 +220,7 @@ class Trace:
     def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
         """Return everything in a rank's file (of several, the first) as plain values. ValueError without such a rank.
 
-        All of it is in memory then; `htareport.trace.rewrite` changes files without that.
+        All of it is in memory then; `htareport.export.rewrite` changes files without that.
         """
         return read_trace(self.rank(rank).captures[0].path)
 

@@ -14,7 +14,7 @@ from htareport.hta.common.trace_call_stack import CallStackGraph
 from htareport.hta.common.trace_df import host_rows
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 from htareport.hta.configs.env_options import disable_call_graph_depth
-from htareport.trace.classify import step_number
+from htareport.rows.classify import step_number
 
 
 class CallGraph:

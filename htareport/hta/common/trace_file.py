@@ -10,14 +10,14 @@ from typing import Any
 
 import orjson
 
-from htareport.augment.files import packed
 from htareport.errors import HtaReportError, OutputError
-from htareport.locations import located, paths_of
-from htareport.trace import Trace
-from htareport.trace.decode import Buffer
-from htareport.trace.rewrite import rewrite
-from htareport.trace.sink import Sink
-from htareport.whole_file import whole_file
+from htareport.export.files import packed
+from htareport.export.rewrite import rewrite
+from htareport.files.atomic import whole_file
+from htareport.files.locations import located, paths_of
+from htareport.reading.sources.job import Trace
+from htareport.reading.text.decode import Buffer
+from htareport.reading.text.sink import Sink
 
 log = logging.getLogger(__name__)
 

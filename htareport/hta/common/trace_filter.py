@@ -10,7 +10,7 @@ import pandas as pd
 
 from htareport.hta.common.trace_df import get_iterations
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
-from htareport.trace.classify import copy_kind
+from htareport.rows.classify import copy_kind
 
 AnyFilter = Callable[..., pd.DataFrame]
 

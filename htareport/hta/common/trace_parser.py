@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from htareport.export.numbered import load_numbered
+from htareport.files.locations import located
 from htareport.hta.common.frames import trace_frame
 from htareport.hta.common.trace_file import read_trace
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 from htareport.hta.configs.parser_config import ParserBackend, ParserConfig
-from htareport.locations import located
-from htareport.trace.numbered import load_numbered
 
 MetaData = dict[str, Any]
 _RUNTIMES = (("cuda", "NVIDIA GPU"), ("hip", "AMD GPU"))

@@ -12,7 +12,7 @@ import pandas as pd
 from htareport.hta.common import types
 from htareport.hta.common.types import GroupingPattern
 from htareport.hta.utils.utils import shorten_name
-from htareport.trace.classify import launching_calls
+from htareport.rows.classify import launching_calls
 
 
 class Symbols(list[str]):

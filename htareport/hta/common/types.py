@@ -9,7 +9,7 @@ from enum import Enum
 
 import pandas as pd
 
-from htareport.trace import classify
+from htareport.rows import classify
 
 
 class DeviceType(Enum):

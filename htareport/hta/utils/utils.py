@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms import intervals
-from htareport.executors import free_memory, usable_cores
 from htareport.hta.ranks import PER_US
-from htareport.trace.classify import Kind, copy_kind, kinds_of_names
-from htareport.trace.events import KIND_DTYPE
+from htareport.rank.events import KIND_DTYPE
+from htareport.rows.classify import Kind, copy_kind, kinds_of_names
+from htareport.run.executors import free_memory, usable_cores
 
 _KEPT_WHOLE = re.compile(r"Memcpy|Memset|Copy")
 _BRACKETS = re.compile(r"<[^<>]*>|\([^()]*\)")

@@ -20,8 +20,8 @@ import pandas as pd
 from htareport.errors import TraceFileError
 from htareport.hta.configs.default_values import AttributeSpec, ValueType
 from htareport.hta.configs.parser_config import ParserConfig
-from htareport.trace.arguments import Values, read_arguments
-from htareport.trace.metadata import as_int
+from htareport.reading.arguments import Values, read_arguments
+from htareport.rows.metadata import as_int
 
 LEVELS = {
     "minimal": ParserConfig.ARGS_MINIMUM,

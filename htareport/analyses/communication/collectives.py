@@ -1,0 +1,232 @@
+"""What each collective costs: waiting for the last rank, and moving bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms.collectives import Matched, arrivals
+from htareport.analyses import Analysis, Frames, Group, Job
+from htareport.rank.capability import Capability
+from htareport.rank.collective_calls import Matching, call_frames, clocks_note, left_out_note, matching
+from htareport.rank.collective_names import shown_names
+from htareport.rank.rank import Rank
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+
+_NS = Unit.NANOSECONDS
+_RATE = Unit.BYTES_PER_SECOND
+_GROUP = ["collective", "process_group"]
+_BUS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}  # Times (n - 1) / n.
+_PARTS = {"moving": "moving bytes", "waiting": "waiting for the last rank"}
+_SHOWN = 12
+_MOST_SIZES = 300
+_LEAST_SIZE, _FEW_SIZES = 1024, 3  # Of the messages in the picture.
+_BUS_HELP = (
+    "Algorithm bandwidth times 2(n−1)/n for all_reduce and (n−1)/n for all_gather, reduce_scatter and all_to_all, as "
+    "in NCCL's own tests: comparable with what the links can carry. n is the size of the group. Of others unchanged."
+)
+_TRANSFER_HELP = "From the last rank's start to the first end on any rank: the collective without the waiting."
+
+
+class Collectives(Analysis):
+    """What each collective costs, and how much of that is waiting for the last rank rather than moving bytes.
+
+    ## How it is computed
+    A collective (all-reduce and the like) is one kernel on each of its ranks. These are matched by process group, kind
+    and sequence number; where there are no sequence numbers, by size and order within a step; where the trace tells no
+    groups either, by name, stream and order, if the kernels then end together. Clocks are aligned by the ends of
+    collectives that no rank leaves before all have come (all-reduce, all-gather, reduce-scatter, all-to-all, barrier);
+    only these, and what is matched by name, have a wait and a transfer. A rank *waits* from its own start to the last
+    rank's start; the *transfer* lasts from there to the first end, at least 0. Algorithm bandwidth is the message size
+    over the transfer time, in units of 10^9 bytes per second; bus bandwidth is that times what a link has to carry for
+    each byte, and so comparable between collectives. Where not all ranks of a group are recorded, the last one may be
+    missing: its lateness then counts as transfer, and the bandwidths are lower bounds.
+
+    ## What to do
+    - Mostly waiting: not the network. *Stragglers* says which rank comes last.
+    - Mostly moving bytes, at the bandwidth that `all_reduce_perf` of nccl-tests or rccl-tests reaches: send less
+      (`bf16_compress_hook` of DDP, `MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)` of FSDP), or hide it under
+      compute.
+    - Low bandwidth at large messages: see which way they take (NVLink, PCIe, network) with `NCCL_DEBUG=INFO`,
+      `nvidia-smi topo -m` or `amd-smi topology`.
+    - Small messages: the time is latency. Put several into one: a larger `bucket_cap_mb` of DDP, larger blocks under
+      `fully_shard`.
+    """
+
+    title = "Collectives"
+    group = Group.COMMUNICATION
+    order = 10
+    requires = frozenset({Capability.COMM})
+    tables = (
+        TableSpec(
+            "groups",
+            "By collective and process group",
+            (
+                key("collective", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
+                key("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
+                Column("calls", "Kernels", Unit.COUNT, "Communication kernels on all ranks."),
+                Column("matched", "Matched", Unit.COUNT, "Collectives found on more than one rank."),
+                Column("ranks", "Ranks", Unit.COUNT, "Largest number of ranks on which one of them was found."),
+                Column("group_size", "Group size", Unit.COUNT, "Ranks in the process group, where the trace has it."),
+                Column("size", "Message", Unit.BYTES, "Median size: the larger of what goes in and out of a rank."),
+                Column("time", "Median time", _NS, "Median duration of the kernels.", better=Better.LOWER),
+                Column(
+                    "wait_share",
+                    "Waiting",
+                    Unit.RATIO,
+                    "Share of the matched kernels' time that lies before the last rank's start; none without matches.",
+                    better=Better.LOWER,
+                ),
+                Column("transfer", "Median transfer", _NS, _TRANSFER_HELP, better=Better.LOWER),
+                Column(
+                    "algorithm", "Algorithm", _RATE, "Bytes of the messages / transfer time, both summed.",
+                    better=Better.HIGHER,
+                ),
+                Column("bus", "Bus", _RATE, _BUS_HELP, better=Better.HIGHER),
+            ),
+        ),
+        TableSpec(
+            "sizes",
+            "By message size",
+            (
+                key("collective", "Collective", Unit.TEXT, "Kind: from the kernel's arguments, else from its name."),
+                key("process_group", "Process group", Unit.TEXT, "Its description or name, where the trace has it."),
+                key("size", "Message", Unit.BYTES, "The larger of what goes in and out of a rank."),
+                Column("matched", "Matched", Unit.COUNT, "Collectives found on more than one rank."),
+                Column("transfer", "Median transfer", _NS, _TRANSFER_HELP, better=Better.LOWER),
+                Column("bus", "Bus", _RATE, _BUS_HELP, better=Better.HIGHER),
+            ),
+            is_detail=True,
+        ),
+    )  # fmt: skip
+
+    def map(self, trace: Rank) -> Frames:
+        return call_frames(trace)
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        found = matching(frames)
+        each = _each(found)
+        notes = [left_out_note(found.left_out), clocks_note(found)]
+        return {
+            "groups": _by_group(found, each),
+            "sizes": _by_size(found, each),
+            "notes": pd.DataFrame({"note": [note for note in notes if note]}),
+        }
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        groups = frames["groups"]
+        known = groups[groups["wait_share"].notna()].head(_SHOWN)
+        label = shown_names(known)
+        long = known.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
+        yield Chart(
+            "waiting",
+            "Waiting and moving bytes",
+            Mark.STACKED_BAR,
+            long.replace({"part": _PARTS}),
+            "label",
+            "value",
+            "part",
+            x_label="collective",
+            x_unit=Unit.TEXT,
+            caption="Time of the matched kernels, summed over ranks, before and after the last rank's start.",
+        )
+        sizes = frames["sizes"][frames["sizes"]["size"] >= _LEAST_SIZE]
+        if sizes["size"].nunique() >= _FEW_SIZES:
+            label = shown_names(sizes)
+            yield Chart(
+                "bandwidth",
+                "Bus bandwidth by message size",
+                Mark.SCATTER,
+                sizes.assign(label=label).dropna(subset="bus"),
+                "size",
+                "bus",
+                "label",
+                x_label="message",
+                y_label="bus bandwidth",
+                x_unit=Unit.BYTES,
+                y_unit=_RATE,
+                log_x=True,
+                caption="Large messages should come near to what the links carry; small ones are bound by latency.",
+            )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        yield from frames["notes"]["note"]
+
+
+def _each(found: Matching) -> pd.DataFrame:
+    """One row per matched collective: kind, members, bytes (-1 unknown), transfer, waited and spent (over all ranks).
+
+    Collectives that a rank may leave before all have come have no transfer and no wait (nan), and 0 `spent`.
+    """
+    columns = ["kind", "members", "bytes", "transfer", "waited", "spent"]
+    parts = [_rows_of(one, found) for one in found.together]
+    parts += [_rows_of(one, found).assign(transfer=np.nan, waited=np.nan, spent=0.0) for one in found.others]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in columns}, dtype=float)
+
+
+def _rows_of(one: Matched, found: Matching) -> pd.DataFrame:
+    comes, durations = arrivals(one, found.clocks), one.end - one.start
+    return pd.DataFrame(
+        {
+            "kind": found.calls["kind"].to_numpy()[one.rows[:, 0]],
+            "members": len(one.ranks),
+            "bytes": found.calls["bytes"].to_numpy()[one.rows].max(axis=1).astype(float),
+            "transfer": comes.transfer.astype(float),
+            "waited": np.minimum(comes.wait, durations).sum(axis=1).astype(float),
+            "spent": durations.sum(axis=1).astype(float),
+        }
+    )
+
+
+def _by_group(found: Matching, each: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the table, those of most time first."""
+    kinds = found.kinds.set_index("kind")
+    calls = found.calls.join(kinds[_GROUP], on="kind")
+    groups = kinds.groupby(_GROUP)
+    table = pd.DataFrame({"calls": groups["calls"].sum(), "group_size": groups["group_size"].max().astype(float)})
+    table["group_size"] = table["group_size"].where(table["group_size"] > 0)
+    of_calls = calls.assign(bytes=calls["bytes"].where(calls["bytes"] >= 0).astype(float)).groupby(_GROUP)
+    table["size"], table["time"] = of_calls["bytes"].median(), of_calls["dur"].median()
+    order = of_calls["dur"].sum()
+    each = _with_bus(each.join(kinds[[*_GROUP, "group_size"]], on="kind"))
+    matched = each.groupby(_GROUP)
+    table["matched"] = matched.size()
+    table["ranks"] = matched["members"].max()
+    sums = matched[["waited", "spent", "moved", "on_bus", "moving"]].sum()
+    table["waiting"], table["moving"] = sums["waited"], sums["spent"] - sums["waited"]
+    table["wait_share"] = sums["waited"] / sums["spent"].where(sums["spent"] > 0)
+    table["transfer"] = matched["transfer"].median()
+    table["algorithm"], table["bus"] = (1e9 * sums[name] / sums["moving"] for name in ("moved", "on_bus"))
+    table[["algorithm", "bus"]] = table[["algorithm", "bus"]].where(sums["moving"] > 0)
+    table = (
+        table.assign(time_in_all=order)
+        .reset_index()
+        .sort_values(["time_in_all", *_GROUP], ascending=[False, True, True])
+    )
+    whole = {"matched": 0, "ranks": 1}
+    return table.fillna(whole).astype(dict.fromkeys(whole, "int64")).reset_index(drop=True)
+
+
+def _by_size(found: Matching, each: pd.DataFrame) -> pd.DataFrame:
+    kinds = found.kinds.set_index("kind")
+    each = _with_bus(each.join(kinds[[*_GROUP, "group_size"]], on="kind"))
+    sized = each[each["moving"] > 0].groupby([*_GROUP, "bytes"])
+    sums = sized[["on_bus", "moving"]].sum()
+    table = pd.DataFrame({"matched": sized.size(), "transfer": sized["transfer"].median()})
+    table["bus"] = 1e9 * sums["on_bus"] / sums["moving"]
+    table = table.reset_index().rename(columns={"bytes": "size"}).nlargest(_MOST_SIZES, "size", keep="first")
+    return table.sort_values([*_GROUP, "size"], ignore_index=True)
+
+
+def _with_bus(each: pd.DataFrame) -> pd.DataFrame:
+    """Add to collectives whose size and transfer are known: moved and on_bus (bytes), moving (ns), else 0."""
+    usable = (each["bytes"] > 0) & (each["transfer"] > 0)
+    ranks = each["group_size"].where(each["group_size"] > 1, each["members"]).astype(float)
+    factor = pd.Series(1.0, each.index)
+    for name, times in _BUS.items():
+        factor = factor.mask(each["collective"].astype(str).str.startswith(name), times * (ranks - 1) / ranks)
+    moved = each["bytes"].where(usable, 0.0)
+    return each.assign(moved=moved, on_bus=moved * factor, moving=each["transfer"].where(usable, 0.0))

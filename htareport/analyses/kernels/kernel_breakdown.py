@@ -1,0 +1,227 @@
+"""Which kernels take the devices' time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import intervals
+from htareport.analyses import Analysis, Frames, Group, Job, Range
+from htareport.rank import kernel_stats
+from htareport.rank.budget import at_most
+from htareport.rank.capability import Capability
+from htareport.rank.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
+from htareport.rank.rank import Rank
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+
+_NS = Unit.NANOSECONDS
+_TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")  # As HTA calls the classes.
+_MOST_ROWS = 2_000
+_SHOWN = 15
+_POOLED = "(kernels of small sums)"
+
+
+@dataclass(frozen=True)
+class KernelBreakdown(Analysis):
+    """Which kernels and kinds of kernels take the devices' time, and how long their calls take.
+
+    ## How it is computed
+    By type: each busy instant of a device belongs to the set of classes (compute, communication, memory) that run in
+    it, so the rows add up to the busy time. By kernel: the durations of all calls of a name are summed over ranks and
+    steps; calls that run at the same time count each. Mean, deviation, shortest and longest are exact; percentiles are
+    exact for one rank, and come from added-up histograms (error up to 1 %) over several ranks and for *others*. The top
+    list of a class holds the kernels of largest sum until they cover `duration_ratio` of it or are `num_kernels`;
+    *others* is all the rest.
+
+    ## What to do
+    - Start at the top: a kernel's share is the most of the device time that a faster one can save.
+    - Many short calls: fuse them with `torch.compile`; `fused=True` for the optimizer.
+    - Long matrix products or convolutions: `torch.autocast(device_type="cuda", dtype=torch.bfloat16)`, or
+      `torch.set_float32_matmul_precision("high")`; sizes that are multiples of 8. Attention in several kernels:
+      `torch.nn.functional.scaled_dot_product_attention`.
+    - A change has helped if the kernels' total and the step time are both smaller.
+    """
+
+    title = "Kernels by total time"
+    group = Group.KERNELS
+    order = 0
+    requires = frozenset({Capability.GPU})
+    worst = MappingProxyType({"by_rank": "sum"})
+    tables = (
+        TableSpec(
+            "kernels",
+            "All kernels, over all ranks",
+            (
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                Column("share", "Share", Unit.RATIO, "Total as a share of the totals of all kernels."),
+                *STATISTICS,
+            ),
+        ),
+        TableSpec(
+            "types",
+            "By type, with what runs at the same time",
+            (
+                key("type", "Running", Unit.TEXT, "The classes of what runs at the same time."),
+                Column("time", "Time", _NS, "Time in which exactly these classes run, summed over ranks and devices."),
+                Column("share", "Share", Unit.RATIO, "Share of the busy time of all devices."),
+            ),
+        ),
+        TableSpec(
+            "top",
+            "Top of each class",
+            (
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                Column("share", "Share of class", Unit.RATIO, "Total as a share of the totals of its class."),
+                *STATISTICS,
+            ),
+            is_detail=True,
+        ),
+        TableSpec(
+            "by_rank",
+            "Top kernels by rank",
+            (
+                key("rank", "Rank"),
+                key("name", "Kernel", Unit.NAME, NAME_HELP),
+                key("kind", "Class", Unit.TEXT, KIND_HELP),
+                *STATISTICS,
+            ),
+            is_detail=True,
+        ),
+    )
+
+    num_kernels: Annotated[int, Range(least=1)] = 10
+    duration_ratio: Annotated[float, Range(above=0, most=1)] = 0.8
+
+    def map(self, trace: Rank) -> Frames:
+        kernels = kernel_stats.by_name(trace)
+        named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES, len(kernels))]
+        return {
+            "kernels": kernel_stats.lumped(kernels),
+            "histogram": kernel_stats.histogram(trace, named),
+            "types": exclusive_times(trace),
+        }
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        by_rank, histogram = frames["kernels"], kernel_stats.pooled_bins(frames.pop("histogram"))
+        if by_rank["rank"].nunique() == 1:
+            kernels = by_rank.drop(columns="rank")
+        else:
+            kernels = kernel_stats.merged(by_rank, ["name", "kind"])
+            kernels = kernel_stats.with_quantiles(kernels, histogram, {"p50": 0.5, "p95": 0.95})
+        kernels = kernels.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
+        kernels["share"] = kernels["sum"] / max(float(kernels["sum"].sum()), 1)
+        in_top = kernel_stats.top_names(kernels, self.num_kernels, self.duration_ratio)
+        top_of_rank = by_rank.merge(kernels.loc[in_top, ["name", "kind"]], on=["name", "kind"])
+        types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
+        types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
+        types = types.replace({"type": dict(zip(_TYPES, KIND_LABELS.values(), strict=True))}, regex=True)
+        pooled = kernel_stats.label(_POOLED, kernels["name"])
+        return {
+            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
+            "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
+            "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
+            "by_rank": top_of_rank.replace({"kind": KIND_LABELS}),
+            "size": pd.DataFrame(
+                [
+                    {
+                        "names": len(kernels),
+                        "pooled": pooled if (kernels["name"] == REST).any() else None,
+                    }
+                ]
+            ),
+        }
+
+    def top(self, kernels: pd.DataFrame, in_top: pd.Series, histogram: pd.DataFrame) -> pd.DataFrame:
+        """The top of each class, and the rest of it as one row with the statistics of its single calls."""
+        parts, others_name = [], kernel_stats.label("others", kernels["name"])
+        for kind in KIND_LABELS:
+            mine = kernels["kind"] == kind
+            shown, rest = kernels[mine & in_top], kernels[mine & ~in_top]
+            if len(rest):
+                others = kernel_stats.merged(rest.assign(name=others_name), ["name", "kind"])
+                pooled = histogram[(histogram["kind"] == kind) & ~histogram["name"].isin(shown["name"])]
+                others = kernel_stats.with_quantiles(others, pooled.assign(name=others_name), {"p50": 0.5, "p95": 0.95})
+                shown = pd.concat([shown, others], ignore_index=True)
+            parts.append(shown.assign(share=shown["sum"] / max(float(shown["sum"].sum()), 1)))
+        return pd.concat([part for part in parts if len(part)], ignore_index=True)
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        top = frames["kernels"].head(_SHOWN)
+        yield Chart(
+            "top",
+            "Kernels by total time",
+            Mark.BAR,
+            top[["name", "kind", "sum"]],
+            "sum",
+            "name",
+            "kind",
+            x_label="sum of durations",
+            x_unit=_NS,
+            y_unit=Unit.NAME,
+            caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.",
+        )
+        yield Chart(
+            "types",
+            "What runs at the same time",
+            Mark.BAR,
+            frames["types"],
+            "time",
+            "type",
+            None,
+            x_label="time",
+            x_unit=_NS,
+            y_unit=Unit.TEXT,
+            caption="Every instant of busy time belongs to one row; all ranks together.",
+        )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        if pooled := frames["size"]["pooled"].iloc[0]:
+            yield (
+                f"Where a rank has over {kernel_stats.MOST_NAMES} kernel names, those of smallest sum are one row, "
+                f"{pooled}; a kernel may be among them on one rank and not on another."
+            )
+        names = int(frames["size"]["names"].iloc[0])
+        if names > _MOST_ROWS:
+            yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."
+
+
+def exclusive_times(trace: Rank, *, with_memory: bool = True) -> pd.DataFrame:
+    """Time in which exactly these classes run, in ns, summed over devices: type (in HTA's words), time."""
+    spent = dict.fromkeys(_set_names(with_memory=with_memory), 0)
+    for events in trace.devices.values():
+        kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]
+        unions = {
+            subset: sum(map(intervals.total, trace.busy_by_capture(events, *(kinds[i] for i in subset))))
+            for subset in _subsets(len(kinds))
+        }
+        unions[()] = 0
+        everything = tuple(range(len(kinds)))
+        for subset in _subsets(len(kinds)):
+            # Inclusion–exclusion over what the complement leaves: time in all of `subset` and in nothing else.
+            outside = tuple(i for i in everything if i not in subset)
+            time = 0
+            for part in [(), *_subsets(len(subset))]:
+                chosen = tuple(sorted((*outside, *(subset[i] for i in part))))
+                time += (-1) ** (len(part) + 1) * unions[chosen]
+            spent[_set_name(subset)] += time
+    return pd.DataFrame({"type": list(spent), "time": np.array(list(spent.values()), np.int64)})
+
+
+def _subsets(size: int) -> list[tuple[int, ...]]:
+    return [tuple(i for i in range(size) if mask >> i & 1) for mask in range(1, 1 << size)]
+
+
+def _set_name(subset: tuple[int, ...]) -> str:
+    return " overlapping ".join(_TYPES[i] for i in subset)
+
+
+def _set_names(*, with_memory: bool) -> list[str]:
+    return [_set_name(subset) for subset in _subsets(3 if with_memory else 2)]

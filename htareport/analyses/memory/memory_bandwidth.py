@@ -1,0 +1,190 @@
+"""Memory copies and fills: how much, how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import series
+from htareport.analyses import Analysis, Frames, Group, Job
+from htareport.rank.capability import Capability
+from htareport.rank.rank import Rank
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report.units import text
+
+_NS = Unit.NANOSECONDS
+_RATE = Unit.BYTES_PER_SECOND
+_PER_GB = 10**9
+_LONG_COPY = 10_000  # ns: of shorter ones the trace's rounded times make no good rate.
+_DIFFERENT = 1.2  # Times another rate, which is more than rounding.
+
+
+class MemoryBandwidth(Analysis):
+    """How much memory is copied and filled, in which direction, and how fast.
+
+    ## How it is computed
+    Copies and fills (memset) by kind: HtoD is host to device, DtoH device to host, DtoD on a device, PtoP between
+    devices. Copies that run as kernels stand among the kernels. *Effective* is the sum of the bytes over the sum of the
+    times (GB = 10^9 bytes) of the copies whose size the trace gives. *Mean while busy* and *peak* come from the
+    bandwidth that the trace gives for each copy: concurrent copies of a kind add up, the mean is weighted by time over
+    the part where it is above zero, and copies of no duration or without a finite value add nothing.
+
+    ## What to do
+    - Host to device far below the link (PCIe 4 x16 about 25 GB/s): pin the host memory (`DataLoader(pin_memory=True)`,
+      `.to(device, non_blocking=True)`), copy larger pieces.
+    - Many small copies: pack them into one tensor, or create the data on the device (`device="cuda"`).
+    - Device to host in every step: `.item()`, `.cpu()` or printing; `torch.cuda.set_sync_debug_mode("warn")` names the
+      lines. Do it every so many steps.
+    """
+
+    title = "Memory copies"
+    group = Group.MEMORY
+    order = 0
+    requires = frozenset({Capability.COPIES})
+    tables = (
+        TableSpec(
+            "kinds",
+            "By kind, all ranks together",
+            (
+                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or Memset for fills."),
+                Column("count", "Events", Unit.COUNT, "Number of copies or fills."),
+                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes; none where the trace gives none."),
+                Column(
+                    "time", "Time", _NS, "Sum of the durations; copies that overlap count each.", better=Better.LOWER
+                ),
+                Column(
+                    "effective",
+                    "Effective",
+                    _RATE,
+                    "Bytes / time, of the events with a size; none without.",
+                    better=Better.HIGHER,
+                ),
+                Column(
+                    "mean",
+                    "Mean while busy",
+                    _RATE,
+                    "Mean over time of the bandwidth in the trace, while it is above zero.",
+                ),
+                Column("peak", "Peak", _RATE, "Largest sum of the bandwidths of copies that run at once on a rank."),
+                Column("without_size", "Without size", Unit.COUNT, "Events whose size the trace does not give."),
+            ),
+        ),
+        TableSpec(
+            "ranks",
+            "By rank and kind",
+            (
+                key("rank", "Rank"),
+                key("kind", "Kind", Unit.TEXT, "Direction of the copy, or Memset for fills."),
+                Column("count", "Events", Unit.COUNT, "Number of copies or fills."),
+                Column("bytes", "Bytes", Unit.BYTES, "Sum of the sizes; none where the trace gives none."),
+                Column("time", "Time", _NS, "Sum of the durations; copies that overlap count each."),
+                Column("effective", "Effective", _RATE, "Bytes / time, of the events with a size; none without."),
+            ),
+            is_detail=True,
+        ),
+    )
+
+    def map(self, trace: Rank) -> Frames:
+        copies = trace.copies
+        rows = []
+        for kind, mine in copies.groupby("copy_kind", sort=True):
+            sized = mine[mine["bytes"] >= 0]
+            moved, told = _told(sized)
+            areas = [bandwidth_levels(part) for _, part in mine.groupby("capture")]
+            rows.append(
+                {
+                    "kind": kind,
+                    "count": len(mine),
+                    "bytes": int(sized["bytes"].sum()) if len(sized) else None,
+                    "time": int(mine["dur"].sum()),
+                    "sized_time": int(sized["dur"].sum()),
+                    "moved": moved,
+                    "told": told,
+                    "area": sum(area for _, _, area, _ in areas),
+                    "busy": sum(busy for *_, busy in areas),
+                    "peak": max((float(level.max(initial=0)) for _, level, _, _ in areas), default=0.0),
+                    "without_size": len(mine) - len(sized),
+                }
+            )
+        return {"ranks": pd.DataFrame(rows)}
+
+    def combine(self, frames: Frames, job: Job) -> Frames:
+        del job
+        ranks = frames["ranks"]
+        groups = ranks.groupby("kind")
+        kinds = groups[["count", "time", "sized_time", "area", "busy", "without_size"]].sum()
+        kinds["bytes"] = groups["bytes"].sum(min_count=1)
+        kinds["peak"] = groups["peak"].max()
+        kinds = kinds.reset_index().sort_values(["time", "kind"], ascending=[False, True])
+        kinds["mean"] = kinds["area"] / kinds["busy"].where(kinds["busy"] > 0)
+        kinds["peak"] = kinds["peak"].where(kinds["peak"] > 0)
+        return {"kinds": kinds.assign(effective=_rate(kinds)), "ranks": ranks.assign(effective=_rate(ranks))}
+
+    def charts(self, frames: Frames) -> Iterator[Chart]:
+        kinds = frames["kinds"]
+        yield Chart(
+            "time",
+            "Time in copies and fills",
+            Mark.BAR,
+            kinds,
+            "time",
+            "kind",
+            x_label="sum of durations",
+            x_unit=_NS,
+            y_unit=Unit.TEXT,
+            caption="All ranks together.",
+        )
+        rated = kinds[kinds["effective"].notna()]
+        if len(rated):
+            yield Chart(
+                "effective",
+                "Effective bandwidth",
+                Mark.BAR,
+                rated,
+                "effective",
+                "kind",
+                x_label="bytes / time",
+                x_unit=_RATE,
+                y_unit=Unit.TEXT,
+                caption="Sum of bytes over sum of times, all ranks together.",
+            )
+
+    def notes(self, frames: Frames) -> Iterator[str]:
+        if frames["kinds"]["effective"].isna().all():
+            yield "No data on sizes: the trace gives no bytes for its copies, so no bandwidth is shown."
+        moved, told = (float(frames["ranks"][name].sum()) for name in ("moved", "told"))
+        if told and max(moved / told, told / moved) > _DIFFERENT:
+            times = text(max(moved / told, told / moved), Unit.NUMBER)
+            yield (
+                f"The bandwidths that the trace gives do not fit its bytes and times: bytes / time is {times} times as "
+                f"{'large' if moved > told else 'small'} (copies of 10 µs and more). The profiler seems to have taken "
+                "another clock for them. Effective is bytes / time; mean while busy and peak are as the trace has them."
+            )
+
+
+def _told(sized: pd.DataFrame) -> tuple[int, float]:
+    """Bytes of the longer copies for which the trace gives a bandwidth, and the bytes that this bandwidth makes."""
+    there = np.isfinite(sized["bandwidth"]) & (sized["bandwidth"] > 0)
+    fine = sized[there & (sized["dur"] >= _LONG_COPY) & (sized["bytes"] > 0)]
+    return int(fine["bytes"].sum()), float((fine["bandwidth"] * fine["dur"]).sum())
+
+
+def _rate(frame: pd.DataFrame) -> pd.Series:
+    time = frame["sized_time"].astype("float64")
+    return frame["bytes"].astype("float64") * _PER_GB / time.where(time > 0)
+
+
+def bandwidth_levels(copies: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, float, int]:
+    """Stamps (ns) and summed bandwidth (bytes/s) at each change, its sum over time, and the busy time (ns).
+
+    Levels are summed as integers, so that they return to 0 exactly.
+    """
+    fine = copies[np.isfinite(copies["bandwidth"]) & (copies["dur"] > 0)]
+    rate = np.rint(fine["bandwidth"].to_numpy() * _PER_GB).astype(np.int64)
+    stamps = np.concatenate((fine["ts"].to_numpy(), fine["end"].to_numpy()))
+    stamps, level = series.levels(stamps, np.concatenate((rate, -rate)))
+    lasting = np.diff(stamps)
+    busy = level[:-1] > 0
+    return stamps, level, float((level[:-1] * lasting.astype(np.float64))[busy].sum()), int(lasting[busy].sum())

@@ -1,0 +1,52 @@
+"""A report of one run alone, also where the report given is itself a comparison or was judged before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from htareport.compare.gates import told
+from htareport.compare.topics import GROUP
+from htareport.report import Fact, Report
+
+BASE = "base: "  # Before a warning, or a problem, of the base.
+WAS, AS_BEFORE, BETWEEN = "was ", "as before", " · "  # What is said of the base beside a key number.
+
+
+def alone(report: Report) -> Report:
+    """Return what a comparison says of its new run: without the Compare chapter, the gates, and what is of the base."""
+    about = report.meta.get("comparison")
+    if not isinstance(about, Mapping):
+        return without_gates(report)
+    new = about.get("new")
+    title = new.get("title") if isinstance(new, Mapping) else None
+    meta = {name: value for name, value in report.meta.items() if name not in {"comparison", "gates"}}
+    problems = meta.get("problems")
+    if isinstance(problems, (list, tuple)):
+        meta["problems"] = [each for each in problems if not str(each).startswith(BASE)]
+    sections = (each for each in report.sections if each.group != GROUP)
+    return Report(
+        title if isinstance(title, str) else report.title,
+        meta=meta,
+        warnings=tuple(each for each in report.warnings if not each.startswith(BASE)),
+        sections=tuple(replace(each, facts=tuple(map(_fact, each.facts))) for each in sections),
+    )
+
+
+def _fact(fact: Fact) -> Fact:
+    first, _, rest = fact.detail.partition(BETWEEN)
+    return replace(fact, detail=rest) if first.startswith(WAS) or first == AS_BEFORE else fact
+
+
+def without_gates(report: Report) -> Report:
+    """Return a report as it was before gates were judged."""
+    gates = report.meta.get("gates")
+    if not gates:
+        return report
+    meta = {name: value for name, value in report.meta.items() if name != "gates"}
+    return replace(
+        report,
+        verdict=report.verdict.removeprefix(told(gates)).lstrip(),
+        meta=meta,
+        sections=tuple(each for each in report.sections if (each.name, each.group) != ("gates", GROUP)),
+    )

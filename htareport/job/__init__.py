@@ -1,0 +1,1 @@
+"""The facts of all ranks together: matched collectives, clocks, arrivals."""

@@ -1,0 +1,1 @@
+"""The facts of one rank, one file a domain, each computed once."""

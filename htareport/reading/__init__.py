@@ -1,0 +1,1 @@
+"""Trace files → rows of one rank."""

@@ -1,0 +1,1 @@
+"""Bytes → events: unpack, split, decode."""

@@ -1,0 +1,1 @@
+"""Mends what trace writers get wrong, and salvages damaged files."""

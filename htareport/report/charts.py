@@ -1,0 +1,68 @@
+"""Charts as values: a mark, the rows that it draws, and which column is on which axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pandas as pd
+
+from htareport.report.tables import Unit
+
+
+class Mark(StrEnum):
+    """How a Chart is drawn; which of its columns each mark reads stands at Chart."""
+
+    BAR = "bar"
+    STACKED_BAR = "stacked_bar"
+    LINE = "line"
+    AREA = "area"
+    HEATMAP = "heatmap"
+    HISTOGRAM = "histogram"
+    BOX = "box"
+    RANGE = "range"
+    SCATTER = "scatter"
+    TIMELINE = "timeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture as data: a mark and the columns of `frame` that feed it, one row per thing drawn.
+
+    Series (values of `color`) and categories keep the order in which they first appear in the frame.
+
+    | mark | x | y | color | further |
+    | --- | --- | --- | --- | --- |
+    | bar | value | category (one row each, top first) | class of the bar, or None | low: start, else 0 |
+    | stacked_bar | category or number | value | series, stacked in order | |
+    | line | number | number | series or None | low, high: band |
+    | area | number | number | series, stacked in order | |
+    | heatmap | column label | row label | value of the cell | |
+    | histogram | left edge | count | series or None | x2: right edge |
+    | box | category | median | series or None | low, q1, q3, high |
+    | range | value | category | series or None | low, high: whiskers |
+    | scatter | number | number | series or None | |
+    | timeline | start | lane | class of the mark | x2: end; text: label |
+    """
+
+    name: str
+    title: str
+    mark: Mark
+    frame: pd.DataFrame
+    x: str
+    y: str
+    color: str | None = None
+    low: str | None = None
+    high: str | None = None
+    q1: str | None = None
+    q3: str | None = None
+    x2: str | None = None
+    text: str | None = None
+    x_label: str = ""
+    y_label: str = ""
+    x_unit: Unit = Unit.ID
+    y_unit: Unit = Unit.NANOSECONDS
+    color_unit: Unit = Unit.NANOSECONDS  # Of a heatmap's cells.
+    log_x: bool = False
+    lines: tuple[tuple[float, str], ...] = ()  # Reference lines: value on the axis of values, label.
+    caption: str = ""  # One sentence: what to see and how it was made.

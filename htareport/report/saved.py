@@ -1,0 +1,67 @@
+"""Saved reports: their bytes, and what they have to hold beyond its types (`meta` that others compute with, charts)."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from htareport.files.locations import located, reading
+from htareport.report.json_codec import DecodeError, decode
+
+
+@dataclass(frozen=True, slots=True)
+class _MetaShape:
+    """What others compute with of `meta`, which beside it may hold anything that is JSON."""
+
+    num_ranks: int | None = None
+    world_size: int | None = None
+    devices: Mapping[str, int] | None = None
+    steps: Mapping[str, int] | None = None
+    ranks: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[_FileShape, ...] = ()
+    left_out: tuple[Mapping[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    comparison: Mapping[str, Any] | None = None
+    gates: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _FileShape:
+    name: str = ""
+    rank: int | None = None
+    bytes: int | None = None
+    note: str = ""
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return the content of a file, unpacked where it is gzip. DecodeError with the reason where that fails."""
+    try:
+        with reading(located(path)) as file:
+            data = file.read()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise DecodeError(reason or str(error)) from error
+
+
+def check_meta(meta: Mapping[str, Any]) -> None:
+    """Raise DecodeError, naming the place, where something has another type than is computed with."""
+    try:
+        decode(_MetaShape, meta)
+    except DecodeError as error:
+        raise error.within(".meta") from None
+
+
+def check_charts(sections: Sequence[Any]) -> None:
+    """Raise DecodeError for a chart of these sections that names a column which its frame does not have."""
+    for at, section in enumerate(sections):
+        for number, chart in enumerate(section.charts):
+            for channel in ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text"):
+                column = getattr(chart, channel)
+                if column is not None and column not in chart.frame.columns:
+                    place = f".sections[{at}].charts[{number}].{channel}"
+                    raise DecodeError(f"its frame has no column {column!r}").within(place)

@@ -1,0 +1,230 @@
+"""The rule about communication that compute waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.rank.capability import Capability
+from htareport.rank.collective_names import OTHER
+from htareport.rank.communication import (
+    SINGLE,
+    awaited,
+    compute,
+    covered_by,
+    exposed,
+    in_backward,
+    is_of_layers,
+    kernels,
+)
+from htareport.rank.host_rows import of, per
+from htareport.rank.interval_sets import minus, total
+from htareport.rank.kernel_launches import distinct, summed
+from htareport.rank.parallel_dimensions import DATA, PIPELINE, dimensions_of
+from htareport.rank.rank import Rank
+from htareport.report import Unit
+from htareport.report.findings import Finding
+from htareport.report.units import text
+from htareport.rows.metadata import world_size_of
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_MOST_GROUPS, _LEAST_SHOWN = 3, 0.02
+_SLOW, _LARGE = 5e9, 4 * 2**20  # Bytes per second that any link between devices carries in calls of so many bytes.
+
+
+@dataclass(frozen=True)
+class ExposedCommunication(Rule):
+    """Communication takes time in which the device computes nothing.
+
+    ## When it speaks
+    Communication kernels run while no compute does, for at least `least` of the step. What does not count: time in
+    which the host has not launched the next compute anyway, and what ranks wait for each other, as far as N3, N4 and
+    N6 speak of it.
+
+    ## What it could save
+    All of that time, if it were hidden under compute or went away; half of it is the lower estimate.
+
+    ## What to do
+    Start collectives earlier, so that compute runs meanwhile: smaller buckets (DDP), prefetching (FSDP),
+    `async_op=True`. Send less: reduce in bf16, accumulate gradients under `no_sync()`. Where it is waiting for another
+    rank, nothing of that helps: record all ranks to see.
+
+    ## How to verify
+    *Exposed communication* goes down in `htareport diff`, and the step gets shorter.
+    """
+
+    code, title, family, section = "N1", "Communication is exposed", Family.COMMUNICATION, "comm_overlap"
+    requires = frozenset({Capability.GPU, Capability.COMM})
+    about_idle, confidence = True, "high"
+
+    least: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claim, every = awaited(rank), per(rank)
+        rows = kernels(rank)
+        numbers = {
+            "exposed": total(exposed(rank)) / every,
+            "late": (total(exposed(rank)) - total(claim)) / every,
+            "communication": total(rank.busy("comm")) / every,
+            "alone": total(minus(compute(rank), rank.busy("comm"))) / every,
+            "groups": _groups(rank, rows.assign(awaited=covered_by(rank, claim, rows)), every),
+            "world": world_size_of(rank.captures[0].meta) or 1,
+        }
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        if found.share < self.least:
+            return None
+        return self.finding(
+            found,
+            f"Communication is exposed for {found.percent(found.share)} of {of(found)}: {found.time(found.most)} "
+            f"{found.per}",
+            evidence=" ".join(self._evidence(found, n)),
+            advice=" ".join(self._advice(found, n)),
+            assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
+            verify="`exposed_comm_pct` goes down in `htareport diff`.",
+            snippet=_SNIPPETS[_way(found)],
+        )
+
+    @staticmethod
+    def _evidence(found: Found, n: Mapping[str, Any]) -> list[str]:
+        elsewhere = n["exposed"] - n["late"] - found.most
+        length, alone = found.time(n["communication"]), found.time(n["exposed"])
+        said = [f"On rank {found.worst} there is communication for {length} {found.per}, without compute for {alone}."]
+        if n["late"] > 0.01 * n["exposed"]:
+            said.append(f"In {found.time(n['late'])} the host has not launched the next compute anyway.")
+        if n["groups"]:
+            said.append(
+                f"By kind, as far as compute waits: {', '.join(_group_words(group, found) for group in n['groups'])}."
+            )
+        if elsewhere > 0.01 * n["exposed"]:
+            said.append(
+                f"Of that {found.time(elsewhere)} are due to late or slow ranks, which have findings of their own."
+            )
+        return said
+
+    @staticmethod
+    def _advice(found: Found, n: Mapping[str, Any]) -> list[str]:
+        said = []
+        if n["world"] > found.num_ranks:
+            recorded = "is" if found.num_ranks == 1 else "are"
+            said.append(
+                f"Only {found.num_ranks} of {n['world']} ranks {recorded} recorded: record all of them to see what of "
+                "this is waiting for a late rank."
+            )
+        way = _way(found)
+        if found.most > n["alone"] and way != "stages":
+            said.append(
+                f"Only {found.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
+                "send less, less often, or over faster links."
+            )
+        slow = [each for each in n["groups"] if each["rate"] < _SLOW and each["size"] >= _LARGE]
+        if slow:
+            rate = text(slow[0]["rate"], Unit.BYTES_PER_SECOND)
+            said.append(
+                f"Large calls at {rate} come late on some rank, or take a slow way: `NCCL_DEBUG=INFO` shows which."
+            )
+        if way == "gradients" and any(group["single"] for group in n["groups"]):
+            said.append("They are fp32: reduce in bf16 (`bf16_compress_hook`).")
+        return [*said, _REMEDIES[way]]
+
+
+def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
+    """What is awaited most, per step: by collective and process group."""
+    columns = {name: rows[name].to_numpy() for name in ("what", "collective", "awaited", "dur", "bytes", "dtype")}
+    first, number = distinct(columns["what"], columns["collective"])
+    names = [(str(columns["what"][row]), str(columns["collective"][row])) for row in first.tolist()]
+    awaits = summed(number, columns["awaited"], len(names)).tolist()
+    dimension = dimensions_of(rank, rows)["dimension"].to_numpy()
+    flags = (in_backward(rank, rows) | (dimension == DATA), is_of_layers(rows), dimension == PIPELINE)
+    order = sorted(range(len(names)), key=lambda each: (-awaits[each], names[each]))
+    found = [each for each in order if awaits[each] > _LEAST_SHOWN * sum(awaits)][:_MOST_GROUPS]
+    return [
+        _group(names[each], awaits[each] / every, {n: c[number == each] for n, c in columns.items()},
+               [flag[number == each] for flag in flags])
+        for each in found
+    ]  # fmt: skip
+
+
+def _group(
+    name: tuple[str, str], time: float, columns: Mapping[str, NDArray[Any]], flags: Sequence[NDArray[np.bool_]]
+) -> dict[str, Any]:
+    """What is told of one kind of collective that compute waits for so long, in ns per step."""
+    known = columns["bytes"][~np.isnan(columns["bytes"])]
+    size = float(known.sum()) if len(known) else float("nan")
+    back, layers, stages = (bool(flag.all()) for flag in flags)
+    return {
+        "what": name[0],
+        "collective": name[1],
+        "single": bool(np.isin(columns["dtype"], SINGLE).all()),
+        "back": back,
+        "layers": layers,
+        "stages": stages,
+        "size": float(np.median(known)) if len(known) else float("nan"),
+        "time": time,
+        "rate": 1e9 * size / max(int(columns["dur"].sum()), 1),
+    }
+
+
+def _group_words(group: dict[str, Any], found: Found) -> str:
+    unknown = group["collective"] == OTHER
+    said = f"{'collectives of unknown kind' if unknown else group['what']} {found.time(group['time'])}"
+    if not np.isfinite(group["rate"]):
+        return said
+    size, rate = text(group["size"], Unit.BYTES), text(group["rate"], Unit.BYTES_PER_SECOND)
+    return f"{said} (median call {size}, {rate} with all waiting)"
+
+
+def _way(found: Found) -> str:
+    """What the collective that is awaited most is for, of those whose kind is known.
+
+    A job that only infers has no gradients, and its parameters lie where they are used: it reduces parts of layers.
+    """
+    groups = found.numbers["groups"]
+    if groups and groups[0]["stages"]:
+        return "stages"
+    group = next((each for each in groups if each["collective"] != OTHER), {"collective": OTHER})
+    collective = group["collective"]
+    if collective.startswith("all_to_all") or collective == "send_recv":
+        return "exchange"
+    if collective.startswith(("all_reduce", "reduce_scatter", "all_gather")):
+        shards = not collective.startswith("all_reduce")
+        return (
+            "layers"
+            if group["layers"] or found.infers
+            else "shards"
+            if shards
+            else "gradients"
+            if group["back"]
+            else "reduction"
+        )
+    return "other"
+
+
+_REMEDIES = {
+    "stages": "Stages of a pipeline wait for what others send: give all as much to compute, have more micro-batches, "
+    "or several chunks per stage (an interleaved schedule).",
+    "exchange": "Overlap the exchange with compute that does not need it, or exchange less: lower precision, fewer "
+    "ranks.",
+    "layers": "What follows needs the result: split the layers over fewer ranks, within one host; or overlap the "
+    "communication of one half of the batch with the compute of the other.",
+    "shards": "Under FSDP prefetch (`set_modules_to_forward_prefetch`, `forward_prefetch=True`) and wrap larger "
+    "blocks; shard within a host only (a 2-D mesh, HYBRID_SHARD).",
+    "gradients": "Under DDP let buckets be ready earlier (smaller `bucket_cap_mb`, `static_graph=True`) and accumulate "
+    "gradients under `model.no_sync()`.",
+    "reduction": "For gradients: buckets that are ready earlier, `model.no_sync()`. For layers split over ranks, where "
+    "what follows needs the result: fewer ranks, or two half batches by turns.",
+    "other": "Start collectives as early as their input is there, with `async_op=True`, and wait as late as possible.",
+}
+_ASYNC = "work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()"
+_SNIPPETS = dict.fromkeys(_REMEDIES, _ASYNC) | {
+    "shards": "block.set_modules_to_forward_prefetch([next_block])  # FSDP2: gather ahead",
+    "stages": "schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
+    "gradients": "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
+}

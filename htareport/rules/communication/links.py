@@ -1,0 +1,192 @@
+"""A rule about groups whose transfers stand out among many of their kind, and the ranks that these have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from htareport.job.arrival_skew import calls_of, skew_of
+from htareport.rank.capability import Capability
+from htareport.rank.rank import Rank
+from htareport.report import Unit
+from htareport.report.findings import Finding
+from htareport.report.number_lists import listed
+from htareport.report.units import text
+from htareport.rules.communication.groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
+from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+
+_DEVIATION = 1.4826  # Of a normal distribution: its standard deviation over the median distance from the middle.
+_SCATTER = 0.05  # Of the middle: groups that differ by less are equal, however well the others agree.
+_SHOWN = 3
+
+
+class _Slow(NamedTuple):
+    """Groups that stand out, the slowest first, those that N7 does not speak of, and ranks that are behind all."""
+
+    groups: pd.DataFrame
+    own: pd.DataFrame
+    suspects: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SlowLink(Rule):
+    """Some groups of many move the same messages more slowly, and one rank may be in all of them.
+
+    ## When it speaks
+    At least `groups` groups of one name and size run the same collective with messages of one size, all ranks of them
+    are recorded, and without waiting the transfers of a group (their median) are more than `z` deviations above the
+    middle of all: deviations are the median distance from the middle, as that of a normal distribution, and at least
+    5 % of the middle. What its transfers take longer than the middle is at least `least` of the step. Sends from one
+    rank to another are not compared.
+
+    ## What it could save
+    On the ranks of such groups, what their transfers take longer than the middle, as far as compute waits for
+    communication and N7 does not speak of it.
+
+    ## What to do
+    Where all slow groups have a rank in common, its device, host or network card is the place to look; ranks that are
+    in a group of the same kind that is not slow are not it. Else it is what lies between the ranks of a group: a
+    switch, a cable, a PCIe slot.
+
+    ## How to verify
+    Transfers of all groups take as long in the section *Collectives*.
+    """
+
+    code, title, family, section = "N8", "A link or rank is slow", Family.COMMUNICATION, "collectives"
+    requires = frozenset({Capability.GPU, Capability.COMM})
+    takes_from, follows = "N1", "N7"
+
+    z: float = 3.0
+    least: float = 0.01
+    groups: float = 4.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        calls = calls_of(rank)
+        host = next((each.host for each in rank.captures if each.host), "")
+        return replace(calls, numbers={**calls.numbers, "host": host})
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        skew, others = skew_of(found), found.shared.get(TAKEN, {})
+        taken = dict.fromkeys(found.ranks, 0.0)
+        for rank, excess in self._excess(found, self._slow(found).own).items():
+            waits = skew.straggling[rank] + skew.waiting[rank] + others.get(rank, 0.0)
+            taken[rank] = min(max(found.ranks[rank].numbers["awaited"] - waits, 0.0), excess)
+        return taken
+
+    def change(self, found: Found) -> Change:
+        return Change(shorter=shortened(found, self._slow(found).own, "middle"))
+
+    def tell(self, found: Found) -> Finding | None:
+        slow = self._slow(found)
+        told = slow.groups if slow.suspects else slow.own  # A rank behind what N7 speaks of is news, too.
+        if not len(told):
+            return None
+        ranks = slow.suspects or tuple(sorted({rank for each in told["ranks"] for rank in each}))
+        row, many = told.iloc[0], "s" * (len(slow.suspects) != 1)
+        times = f"{row['ratio']:.2g} times as long"
+        title = (
+            f"Rank{many} {listed(slow.suspects)} {'are' if many else 'is'} in every slow group: transfers take up to "
+            f"{times} as elsewhere"
+            if slow.suspects
+            else f"{row['collective']} of ranks {listed(row['ranks'])} takes {times} as in other groups of its kind"
+        )
+        return self.finding(
+            found,
+            title,
+            evidence=f"{'; '.join(_words(each, found) for each in told.head(_SHOWN).to_dict('records'))} (medians, "
+            f"without waiting).{_hosts(found, ranks)}",
+            advice=_OF_RANKS if slow.suspects else _OF_LINKS,
+            assumption="Transfers of the slow groups take as long as those of the middle one.",
+            verify="Transfers of all groups take as long.",
+            snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH python main.py",
+            ranks=ranks,
+            spans=(),
+        )
+
+    def _excess(self, found: Found, groups: pd.DataFrame) -> dict[int, float]:
+        """What transfers of groups take longer, ns per step by rank."""
+        skew, sums = skew_of(found), dict[int, float]()
+        for row in groups.to_dict("records"):
+            for rank in row["ranks"]:
+                sums[rank] = sums.get(rank, 0.0) + row["excess"] / skew.per[rank]
+        return sums
+
+    def _slow(self, found: Found) -> _Slow:
+        if "slow links" not in found.shared:
+            found.shared["slow links"] = self._compared(found)
+        slow: _Slow = found.shared["slow links"]
+        return slow
+
+    def _compared(self, found: Found) -> _Slow:
+        table = _groups(transfers(found))
+        enough = table.groupby(KIND)["transfer"].transform("size") >= self.groups
+        stands_out = enough & (table["z"] > self.z)
+        worth = self._excess(found, table[stands_out])
+        if max(worth.values(), default=0.0) < self.least * found.step_ns:
+            return _Slow(table.iloc[:0], table.iloc[:0], ())
+        others = found.shared.get(SLOW, table.iloc[:0])
+        known = set(zip(*(others[name] for name in (*KIND, "ranks")), strict=True))
+        keys = zip(*(table[name] for name in (*KIND, "ranks")), strict=True)
+        also = pd.Series([each in known for each in keys], table.index, dtype=bool)
+        slow = table[stands_out].sort_values("ratio", ascending=False, kind="stable")
+        own = slow[~also[slow.index]]
+        return _Slow(slow, own, _suspects(table, stands_out | also))
+
+
+def _groups(each: pd.DataFrame) -> pd.DataFrame:
+    """Groups by kind: median transfer, how often, the middle of the kind, and how far each stands out from it."""
+    each = each[each["transfer"] > 0]
+    table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
+    table = table.rename(columns={"median": "transfer"})
+    table = table[table["size"] >= FEWEST].reset_index(drop=True)
+    middle = table.groupby(KIND)["transfer"].transform("median")
+    away = (table["transfer"] - middle).abs().groupby([table[name] for name in KIND]).transform("median")
+    scale = (_DEVIATION * away).clip(lower=_SCATTER * middle)
+    return table.assign(
+        middle=middle,
+        z=(table["transfer"] - middle) / scale,
+        ratio=table["transfer"] / middle,
+        excess=(table["sum"] - table["size"] * middle).clip(lower=0),
+    )
+
+
+def _suspects(table: pd.DataFrame, slow: pd.Series[Any]) -> tuple[int, ...]:
+    """Ranks that are in all of several slow groups, and in no other group of the same kinds."""
+    sets = {frozenset(ranks) for ranks in table.loc[slow, "ranks"]}
+    if len(sets) < 2:  # noqa: PLR2004  what one group has in common says nothing
+        return ()
+    common = frozenset.intersection(*sets)
+    kinds = pd.MultiIndex.from_frame(table[KIND])
+    fine = table[~slow & kinds.isin(kinds[slow])]
+    found = common - {rank for ranks in fine["ranks"] for rank in ranks}
+    return tuple(sorted(found)) if all(found < each for each in sets) else ()
+
+
+def _words(row: Mapping[Any, Any], found: Found) -> str:
+    what = " · ".join(filter(None, (row["collective"], row["process_group"])))
+    size = f" of {text(row['bytes'], Unit.BYTES)}" if row["bytes"] >= 0 else ""
+    return (
+        f"{what}{size} takes {found.time(row['transfer'])} among ranks {listed(row['ranks'])}, "
+        f"{found.time(row['middle'])} in the middle of its {row['group_size']}-rank groups"
+    )
+
+
+def _hosts(found: Found, ranks: tuple[int, ...]) -> str:
+    """Which hosts these ranks are on, as far as the traces tell and they are few."""
+    hosts = sorted({found.ranks[rank].numbers["host"] for rank in ranks if rank in found.ranks})
+    if not hosts or "" in hosts or len(hosts) > _SHOWN:
+        return ""
+    return f" {'They are' if len(ranks) > 1 else 'It is'} on {' and '.join(hosts)}."
+
+
+_OF_RANKS = (
+    "Look there first: the network card and PCIe slot of the device (`nvidia-smi topo -m`, `amd-smi topology`), link "
+    "errors (`nvidia-smi nvlink -e`, `ethtool -S`), other jobs on the host; then run with that device left out."
+)
+_OF_LINKS = (
+    "Look at what lies between these ranks, not at one of them: switch, cable, PCIe slot. `NCCL_DEBUG=INFO` says which "
+    "way they take; compare with that of a group that is not slow."
+)

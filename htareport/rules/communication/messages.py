@@ -1,0 +1,219 @@
+"""Rules about many small collectives, where time is latency: small messages, bursts, SyncBatchNorm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.rank.capability import Capability
+from htareport.rank.communication import awaited, in_backward, is_of_layers, kernels, launched_in, moving, sets_of
+from htareport.rank.host_rows import per
+from htareport.rank.interval_sets import Sets, common, total
+from htareport.rank.rank import Rank
+from htareport.report import Unit
+from htareport.report.findings import Finding
+from htareport.report.units import text
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_BUCKETS = "a larger `bucket_cap_mb` (DDP), larger units (FSDP), "
+_NORM = re.compile(r"^SyncBatchNorm")
+_REQUIRES = frozenset({Capability.GPU, Capability.COMM})
+
+
+@dataclass(frozen=True)
+class SmallMessages(Rule):
+    """Many small collectives: their time is latency, which one larger collective has once.
+
+    ## When it speaks
+    Collectives of less than `near` KiB, or `far` KiB where their group has more ranks than the host has devices, that
+    could go together (of the backward pass, or without compute in between, not those of tensor parallelism) take at
+    least `share` of the communication time, and there are at least `calls` per step.
+
+    ## What it could save
+    In each step and kind all but the longest of them, as far as they are exposed and move bytes (the shortest of their
+    kind).
+
+    ## What to do
+    Larger buckets (`bucket_cap_mb`), larger FSDP units, one flattened tensor, or the coalescing manager.
+
+    ## How to verify
+    Fewer calls and larger messages in the section *Collectives*.
+    """
+
+    code, title, family, section = "N9", "Small messages", Family.COMMUNICATION, "collectives"
+    requires = _REQUIRES
+    about_idle = True
+
+    near: float = 256.0
+    far: float = 1024.0
+    share: float = 0.2
+    calls: float = 8.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        rows = kernels(rank)
+        hosted = max(len(capture.devices) for capture in rank.captures)
+        limit = 1024 * np.where(rows["group_size"] > max(hosted, 1), self.far, self.near)
+        small = rows[(rows["bytes"] < limit).to_numpy(dtype=bool) & _joinable(rank, rows)]
+        if len(small) < self.calls * per(rank) or small["dur"].sum() < self.share * rows["dur"].sum():
+            return None
+        small = small.assign(least=moving(small))
+        kinds = ["device", "capture", "step", "what"]
+        rest = small[small.sort_values("least", kind="stable").duplicated(kinds, keep="last").reindex(small.index)]
+        claim = common(awaited(rank), sets_of(rank, rest.assign(ts=rest["end"] - rest["least"])))
+        numbers = {
+            "calls": len(small) / per(rank),
+            "size": float(small["bytes"].median()),
+            "time": float(small["dur"].median()),
+            "share": float(small["dur"].sum() / rows["dur"].sum()),
+            "what": small["what"].mode().iloc[0],
+        }
+        return Evidence(claim, numbers, rank.spans(claim, name=str(numbers["what"]))) if total(claim) else None
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"{n['calls']:,.0f} small collectives {found.per} could go in one: {found.time(found.most)}",
+            evidence=f"They move {text(n['size'], Unit.BYTES)} in {found.time(n['time'])} (medians), mostly "
+            f"{n['what']}, and take {found.percent(n['share'])} of the communication time.",
+            advice=f"Put them together: {'' if found.infers else _BUCKETS}one flattened tensor, or the coalescing "
+            "manager.",
+            assumption="One of each kind and step stays, and takes no longer than the longest does now.",
+            verify="Fewer calls of larger messages in *Collectives*.",
+            snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",
+        )
+
+
+def _joinable(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which collectives could go with others: those of gradients, and those behind another without compute between."""
+    return (in_backward(rank, rows) | _behind(rank, rows)) & ~is_of_layers(rows) & ~launched_in(rank, _NORM, rows)
+
+
+def _behind(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which collectives, in order of start, come behind one of their kind without compute that starts in between."""
+    events = rank.device_events
+    starts = events.loc[(events["kind"] == "compute").to_numpy(), "ts"].to_numpy()
+    found = np.zeros(len(rows), np.bool_)
+    found[1:] = np.diff(np.searchsorted(starts, rows["ts"].to_numpy())) == 0
+    for name in ("what", "device", "capture"):
+        values = rows[name].to_numpy()
+        found[1:] &= values[1:] == values[:-1]
+    return found
+
+
+@dataclass(frozen=True)
+class ManyCollectives(Rule):
+    """Collectives of one kind are issued one by one in quick succession, and the device is idle in between.
+
+    ## When it speaks
+    At least `calls` collectives of one kind and group start within `within` µs of each other, without compute in
+    between, and the device is idle between them for at least `least` of the step.
+
+    ## What it could save
+    That idle time.
+
+    ## What to do
+    Issue them as one: `_coalescing_manager`, a flattened tensor, `foreach` collectives; leave out repetitions.
+
+    ## How to verify
+    Fewer calls per step in the section *Collectives*.
+    """
+
+    code, title, family, section = "N10", "Too many collectives", Family.COMMUNICATION, "collectives"
+    requires = _REQUIRES
+    about_idle = True
+
+    calls: int = 8
+    within: float = 1000.0
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        found, sizes, names = Sets(), list[int](), list[str]()
+        for device, capture in rank.lanes:
+            rows = kernels(rank)
+            rows = rows[(rows["device"] == device).to_numpy() & (rows["capture"] == capture).to_numpy()]
+            first, last = self._bursts(rank, rows)
+            found[device, capture] = intervals.union(rows["ts"].to_numpy()[first], rows["end"].to_numpy()[last])
+            sizes += (last - first + 1).tolist()
+            names += rows["what"].iloc[first].tolist()
+        claim = common(found, rank.idle)
+        if rank.share(claim) < self.least:
+            return None
+        largest = max(sizes)
+        numbers = {"calls": sum(sizes) / per(rank), "largest": largest, "what": names[sizes.index(largest)]}
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def _bursts(self, rank: Rank, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last row of each long run of one kind, each soon behind the one before, without compute between."""
+        apart = (np.diff(rows["ts"].to_numpy(), prepend=0) > 1000 * self.within) | ~_behind(rank, rows)
+        first = np.flatnonzero(apart)
+        last = np.append(first[1:], len(rows)) - 1 if len(first) else first
+        long = last - first + 1 >= self.calls
+        return first[long], last[long]
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"Between collectives that follow each other the GPU is idle for {found.time(found.most)} {found.per}",
+            evidence=f"{n['calls']:,.0f} {found.per} come in bursts, up to {n['largest']} in a row: {n['what']}.",
+            advice="Issue them as one: the coalescing manager, a flattened tensor, `foreach` collectives; leave out "
+            "those that repeat what is known.",
+            assumption="Launching one takes no idle time.",
+            verify="Fewer calls per step in *Collectives*.",
+            snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",
+        )
+
+
+@dataclass(frozen=True)
+class SyncBatchNorm(Rule):
+    """SyncBatchNorm exchanges tiny statistics in every layer, forward and backward.
+
+    ## When it speaks
+    Operators of SyncBatchNorm launch at least `calls` collectives per step, which are exposed for at least `least` of
+    it.
+
+    ## What it could save
+    Their exposed time.
+
+    ## What to do
+    Plain BatchNorm if the batch per rank is large enough, GroupNorm, or a larger batch per rank.
+
+    ## How to verify
+    No `SyncBatchNorm` operators; compare the accuracy.
+    """
+
+    code, title, family, section = "N18", "SyncBatchNorm communicates", Family.COMMUNICATION, "collectives"
+    requires = _REQUIRES | {Capability.LAUNCHES, Capability.HOST_OPS}
+    about_idle = True
+
+    calls: float = 20.0
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        rows = kernels(rank)
+        rows = rows[launched_in(rank, _NORM, rows)]
+        if len(rows) < self.calls * per(rank):
+            return None
+        claim = common(awaited(rank), sets_of(rank, rows))
+        if rank.share(claim) < self.least:
+            return None
+        return Evidence(claim, {"calls": len(rows) / per(rank)}, rank.spans(claim, name="SyncBatchNorm"))
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"SyncBatchNorm communicates {n['calls']:,.0f} times {found.per}: {found.time(found.most)}",
+            evidence="Each layer exchanges its statistics, a few KB, and the next kernel waits for them.",
+            advice="Plain BatchNorm where a rank's batch is large enough (from about 16), GroupNorm, or a larger batch "
+            "per rank. Compare the accuracy.",
+            assumption="No layer communicates.",
+            verify="No `SyncBatchNorm` operators in *Operators*.",
+            snippet="torch.nn.GroupNorm(32, channels)  # instead of SyncBatchNorm",
+        )

@@ -1,0 +1,188 @@
+"""Rules about what one rank sends to another: the bubble of a pipeline, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htareport.algorithms import intervals
+from htareport.algorithms.intervals import Intervals
+from htareport.job.arrival_skew import calls_of
+from htareport.job.pairs import CALLS, direct_calls, others, pipeline, waits_of
+from htareport.rank.capability import Capability
+from htareport.rank.communication import awaited, compute, first, moving, sets_of, steps_of
+from htareport.rank.host_rows import per
+from htareport.rank.interval_sets import Lane, Sets, common, total
+from htareport.rank.rank import Rank
+from htareport.rank.steps import OUTSIDE
+from htareport.report.findings import Finding, Span
+from htareport.report.units import counted
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_REQUIRES = frozenset({Capability.GPU, Capability.COMM})
+_UNEVEN = 0.1  # Of the mean: stages whose compute differs by more are unbalanced.
+_MOST_SPANS, _MOST_TOLD = 5, 3
+
+
+@dataclass(frozen=True)
+class PipelineBubble(Rule):
+    """Stages of a pipeline wait for each other longer than its schedule must.
+
+    ## When it speaks
+    Compute waits for what other stages send, without the bytes that move, for a share of the step that is more than
+    `points` above what p stages and m micro-batches cost by themselves, (p − 1)/(m + p − 1). p is the size of the
+    pipeline's group, m how much comes per step from the stage that sends most (with several chunks per stage, of all).
+    What sends must be recorded with the rank (`Src Rank`, PyTorch 2.5 and later), in a group of the whole pipeline;
+    calls that go together in one kernel are not told apart, and not counted.
+
+    ## What it could save
+    In each step those waits, but for what the schedule costs by itself.
+
+    ## What to do
+    Balance the stages: move layers from the stage that computes longest to others; the embedding and the loss count,
+    too. More micro-batches, or an interleaved schedule with several chunks per stage, make the rest smaller as well.
+
+    ## How to verify
+    Compute by rank, in the temporal breakdown, differs less, and exposed communication goes down.
+    """
+
+    code, title, family, section = "N16", "Pipeline stages wait", Family.COMMUNICATION, "temporal_breakdown"
+    requires = frozenset({Capability.GPU, Capability.COMM, Capability.STEPS})
+
+    points: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        rows = pipeline(rank)
+        if not len(rows):
+            return None
+        received = rows[~rows["sends"].to_numpy(dtype=bool) & (rows["step"] != OUTSIDE).to_numpy()]
+        if not len(received):
+            return None
+        stages, batches = int(received["group_size"].max()), float(received["peer"].value_counts().max()) / per(rank)
+        ideal = (stages - 1) / (batches + stages - 1)
+        waits = common(awaited(rank), sets_of(rank, rows.assign(end=rows["end"] - moving(rows))))
+        bubble, claim = rank.share(waits), Sets()
+        if bubble > ideal + self.points:
+            claim = {lane: _beyond(rank, lane, mine, ideal) for lane, mine in waits.items()}
+        numbers = {"bubble": bubble, "ideal": ideal, "stages": stages, "batches": batches,
+                   "compute": total(compute(rank)) / per(rank)}  # fmt: skip
+        return Evidence(claim, numbers, rank.spans(claim, name="wait for another stage"))
+
+    def tell(self, found: Found) -> Finding | None:
+        if not found.most:
+            return None
+        n = found.numbers
+        times = {rank: each.numbers["compute"] for rank, each in found.ranks.items()}
+        least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+        uneven = times[most] - times[least] > _UNEVEN * sum(times.values()) / len(times)
+        ranks = tuple(sorted(rank for rank, saving in found.saving.items() if saving))
+        stages = f"rank {most} computes {found.time(times[most])} per step, rank {least} {found.time(times[least])}"
+        return self.finding(
+            found,
+            f"Pipeline stages wait for each other in {found.percent(n['bubble'])} of the step, where the schedule "
+            f"costs {found.percent(n['ideal'])}",
+            evidence=f"So it is on rank {found.worst}: {n['batches']:.3g} micro-batches per step go through "
+            f"{n['stages']} stages, which by itself costs (p − 1)/(m + p − 1){f'; {stages}' if uneven else ''}.",
+            advice=("Move layers from the stages that compute longest to the others. " if uneven else "")
+            + "Compare the compute of all stages, with embedding and loss; use more micro-batches, or several chunks "
+            "per stage (an interleaved schedule).",
+            assumption="What is waited for beyond the schedule's own bubble goes away when stages are even.",
+            verify="Compute by rank differs less; exposed communication goes down.",
+            snippet="schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
+            ranks=ranks if len(ranks) < found.num_ranks else (),
+        )
+
+
+def _beyond(rank: Rank, lane: Lane, waits: Intervals, ideal: float) -> Intervals:
+    """Of waits, in each step what is left behind so much of the step: the earliest counts as the schedule's own."""
+    parts = [intervals.EMPTY]
+    for window in steps_of(rank, lane):
+        mine = intervals.intersection(waits, window[None])
+        parts.append(intervals.difference(mine, first(mine, round(ideal * int(window[1] - window[0])))))
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class LateSends(Rule):
+    """A rank waits to receive what another sends late.
+
+    ## When it speaks
+    Calls that receive are paired with those that send by their ranks (`Src Rank` and `Dst Rank`, PyTorch 2.5 and
+    later), group and order. On aligned clocks a rank waits for others to begin to send for at least `least` of the
+    step, as far as compute waits for what is sent. Where the group is a whole pipeline, N16 speaks instead: there, some
+    waiting is part of the schedule.
+
+    ## What it could save
+    On each rank those waits, but no more than compute waits there for what is sent between ranks.
+
+    ## What to do
+    Look at what the rank that sends does before: more compute, or other sends first. Post receives early and let
+    compute run meanwhile (`batch_isend_irecv`, a schedule that sends ahead).
+
+    ## How to verify
+    Compute waits less for what is sent.
+    """
+
+    code, title, family, section = "N17", "Ranks wait for what one sends", Family.COMMUNICATION, "comm_overlap"
+    requires = _REQUIRES
+    takes_from = "N1"
+
+    least: float = 0.02
+
+    def look(self, rank: Rank) -> Evidence | None:
+        calls, rows = calls_of(rank), others(rank)
+        waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank) if len(rows) else 0.0
+        return replace(calls, numbers={**calls.numbers, CALLS: direct_calls(rank), "direct waits": waits})
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        waits = waits_of(found).groupby("rank")["wait"].sum()
+        taken = {
+            rank: min(float(waits.get(rank, 0)) / each.numbers["per"], each.numbers["direct waits"])
+            for rank, each in found.ranks.items()
+        }
+        return taken if max(taken.values()) >= self.least * found.step_ns else {}
+
+    def tell(self, found: Found) -> Finding | None:
+        if not found.most:
+            return None
+        waits = waits_of(found)
+        every = {rank: each.numbers["per"] for rank, each in found.ranks.items()}
+        pairs = waits.groupby(["rank", "peer"])["wait"].agg(["sum", "size"]).reset_index()
+        pairs["sum"] = pairs["sum"] / pairs["rank"].map(every)
+        pairs = pairs[pairs["sum"] > 0].sort_values("sum", ascending=False, kind="stable").head(_MOST_TOLD)
+        worst, ranks = pairs.iloc[0], tuple(sorted(rank for rank, saving in found.saving.items() if saving))
+        return self.finding(
+            found,
+            f"Rank {int(worst['rank'])} waits for rank {int(worst['peer'])} to send: up to {found.time(found.most)} "
+            f"{found.per}",
+            evidence=f"On aligned clocks, {'; '.join(_words(row, found) for row in pairs.to_dict('records'))}.",
+            advice=f"Look at what rank {int(worst['peer'])} does before that: more compute than others (unequal "
+            "stages), or other sends first. Post receives early, and compute meanwhile.",
+            assumption="Who sends begins as soon as the other is ready. Of a pipeline, a part of the waiting is its "
+            "schedule's own.",
+            verify="Compute waits less for what is sent.",
+            snippet="for work in dist.batch_isend_irecv(operations):\n    ...  # Compute meanwhile.\n    work.wait()",
+            ranks=ranks if len(ranks) < found.num_ranks else (),
+            spans=_spans(waits),
+        )
+
+
+def _words(row: Mapping[Any, Any], found: Found) -> str:
+    time, calls = found.time(row["sum"]), counted(row["size"], "call")
+    return f"rank {row['rank']:.0f} waits {time} {found.per} for rank {row['peer']:.0f} to send ({calls})"
+
+
+def _spans(waits: pd.DataFrame) -> tuple[Span, ...]:
+    rows = waits.sort_values("wait", ascending=False, kind="stable").head(_MOST_SPANS).to_dict("records")
+    return tuple(
+        Span(
+            int(row["rank"]), int(row["start"]), int(row["start"] + row["wait"]), f"wait for rank {row['peer']}",
+            None if row["step"] == OUTSIDE else int(row["step"]),
+        )
+        for row in rows
+        if row["wait"] > 0
+    )  # fmt: skip

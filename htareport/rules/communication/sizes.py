@@ -1,0 +1,157 @@
+"""A rule about large messages that move more slowly than smaller ones of the same group: a wrong protocol for the size.
+
+The protocol itself is not in the trace. NCCL builds kernels for its LL protocol only, which run all the others too, so
+that `_LL` in a kernel's name says nothing about how it moved its bytes: their rate does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.job.arrival_skew import calls_of, skew_of
+from htareport.rank.capability import Capability
+from htareport.rank.rank import Rank
+from htareport.report import Unit
+from htareport.report.findings import Finding
+from htareport.report.units import text
+from htareport.rules.communication.groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
+from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+
+_GROUP = ["collective", "process_group", "group_size", "ranks"]
+_SHOWN = 3
+_CERTAIN_NS = 50_000  # Of a transfer: clocks of ranks agree to about that, so that less says little about a rate.
+
+
+@dataclass(frozen=True)
+class FallingBandwidth(Rule):
+    """Large messages reach less bandwidth than smaller ones of the same kind and group.
+
+    ## When it speaks
+    All ranks of a group are recorded; once all have come, its messages of at least `large` MiB reach less than `peer`
+    of the bandwidth that messages of the same collective reach there which are smaller by no more than a factor `span`
+    and take 50 µs or more (medians of three calls or more); and what they take longer for that is at least `least` of
+    the step. Bandwidth grows with size where the library chooses the protocol: LL, for small messages, moves as many
+    flags as data, and so at most half of what a link carries. A kernel's name does not tell the protocol: `_LL` stands
+    in all of NCCL's.
+
+    ## What it could save
+    On the ranks of such groups, what these messages take longer than at the bandwidth of the smaller ones, as far as
+    compute waits for communication and N7 does not speak of it.
+
+    ## What to do
+    Unset `NCCL_PROTO` and `NCCL_ALGO`, and tuner plug-ins and their files; then NCCL chooses by size. Where they are
+    not set, look at what else the links carry meanwhile, and at `NCCL_BUFFSIZE` and `NCCL_MAX_NCHANNELS`.
+
+    ## How to verify
+    In *Collectives* the bandwidth grows with the size of messages.
+    """
+
+    code, title, family, section = (
+        "N11",
+        "Large messages are slower than small ones",
+        Family.COMMUNICATION,
+        "collectives",
+    )
+    requires = frozenset({Capability.GPU, Capability.COMM})
+    takes_from, confidence = "N1", "low"
+
+    large: float = 4.0
+    peer: float = 0.6
+    span: float = 16.0
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        return calls_of(rank)
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        skew, others = skew_of(found), found.shared.get(TAKEN, {})
+        sums = dict.fromkeys(found.ranks, 0.0)
+        for row in self._slow(found).to_dict("records"):
+            for rank in row["ranks"]:
+                sums[rank] += row["excess"] / skew.per[rank]
+        return {
+            rank: min(excess, max(self._waits(found, rank) - others.get(rank, 0.0), 0.0))
+            for rank, excess in sums.items()
+        }
+
+    @staticmethod
+    def _waits(found: Found, rank: int) -> float:
+        """For how long compute waits for bytes that move, ns per step."""
+        skew = skew_of(found)
+        awaited: float = found.ranks[rank].numbers["awaited"]
+        return awaited - skew.straggling[rank] - skew.waiting[rank]
+
+    def change(self, found: Found) -> Change:
+        return Change(shorter=shortened(found, self._slow(found), "usual"))
+
+    def tell(self, found: Found) -> Finding | None:
+        slow = self._slow(found)
+        if not found.most or not len(slow):
+            return None
+        row = slow.iloc[0]
+        ranks = sorted({rank for each in slow["ranks"] for rank in each})
+        what = " · ".join(filter(None, (row["collective"], row["process_group"])))
+        return self.finding(
+            found,
+            f"{what} moves {text(row['bytes'], Unit.BYTES)} at {row['share']:.0%} of the bandwidth of smaller messages",
+            evidence=f"{'; '.join(_words(each, found) for each in slow.head(_SHOWN).to_dict('records'))} (medians, "
+            "without waiting).",
+            advice="Let NCCL choose: unset `NCCL_PROTO` and `NCCL_ALGO`, and leave out tuner plug-ins and their files. "
+            "`NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=TUNING` shows what it chooses for each size.",
+            assumption="Larger messages reach the bandwidth of the smaller ones; nothing else held up their links or "
+            "took their processors.",
+            verify="The bandwidth grows with the size of messages in *Collectives*.",
+            snippet="unset NCCL_PROTO NCCL_ALGO NCCL_TUNER_PLUGIN",
+            ranks=tuple(ranks) if len(ranks) < found.num_ranks else (),
+            spans=(),
+        )
+
+    def _slow(self, found: Found) -> pd.DataFrame:
+        if "falling bandwidth" not in found.shared:
+            found.shared["falling bandwidth"] = self._compared(found)
+        slow: pd.DataFrame = found.shared["falling bandwidth"]
+        return slow
+
+    def _compared(self, found: Found) -> pd.DataFrame:
+        """Sizes of groups that are slow, those that cost most first: with their excess in all, and the `usual` time."""
+        each = transfers(found)
+        each = each[(each["bytes"] > 0) & (each["transfer"] > 0)]
+        table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
+        table = table.rename(columns={"median": "transfer"})
+        table = table[table["size"] >= FEWEST].sort_values([*_GROUP, "bytes"], kind="stable", ignore_index=True)
+        table["rate"] = table["bytes"] / table["transfer"]
+        best = [self._best(mine) for _, mine in table.groupby(_GROUP, sort=False)]
+        table = table.assign(best=np.concatenate(best) if best else np.zeros(0))
+        table["share"] = (table["rate"] / table["best"]).where(table["best"] > 0, np.inf)
+        slow = table[(table["bytes"] >= self.large * 2**20) & (table["share"] < self.peer)]
+        if SLOW in found.shared:
+            known = pd.MultiIndex.from_frame(found.shared[SLOW][[*KIND, "ranks"]])
+            slow = slow[~pd.MultiIndex.from_frame(slow[[*KIND, "ranks"]]).isin(known)]
+        slow = slow.assign(usual=slow["bytes"] / slow["best"])
+        slow = slow.assign(excess=(slow["sum"] - slow["size"] * slow["usual"]).clip(lower=0))
+        per = skew_of(found).per
+        costs = [
+            excess / min(per[rank] for rank in ranks)
+            for excess, ranks in zip(slow["excess"], slow["ranks"], strict=True)
+        ]
+        enough = max(costs, default=0.0) >= self.least * found.step_ns
+        return slow.sort_values("excess", ascending=False, kind="stable") if enough else slow.iloc[:0]
+
+    def _best(self, sizes: pd.DataFrame) -> NDArray[np.float64]:
+        """The best rate of smaller messages, for each size of a group in order; 0 without any."""
+        size = sizes["bytes"].to_numpy(np.float64)
+        rate = np.where(sizes["transfer"] >= _CERTAIN_NS, sizes["rate"], 0.0)
+        smaller = (size < size[:, None]) & (size * self.span >= size[:, None])
+        found: NDArray[np.float64] = np.where(smaller, rate, 0.0).max(axis=1, initial=0.0)
+        return found
+
+
+def _words(row: Mapping[Any, Any], found: Found) -> str:
+    took, usual = found.time(row["transfer"]), found.time(row["usual"])
+    return f"{text(row['bytes'], Unit.BYTES)} take {took}, at the rate of smaller ones {usual}"

@@ -1,0 +1,269 @@
+"""Rules about one rank that all the others wait for: which it is, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from htareport.job.arrival_skew import Skew, calls_of, matched, skew_of
+from htareport.job.arrivals import is_late
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import short
+from htareport.rank.idle import Cause
+from htareport.rank.own_work import COPIES, HOST, MORE, SLOWER, Difference, difference
+from htareport.rank.rank import Rank
+from htareport.rank.steps import OUTSIDE
+from htareport.report.findings import Finding, Span
+from htareport.report.number_lists import listed as numbers
+from htareport.report.units import counted
+from htareport.rules.engine.base import SLOW_CPUS, Change, Evidence, Family, Found, Rule, severity_of
+
+_REQUIRES = frozenset({Capability.GPU, Capability.COMM})
+_MOST_SPANS, _MOST_NAMED = 5, 3
+_EXPLAINS = 0.6
+
+
+@dataclass(frozen=True)
+class Straggler(Rule):
+    """One rank comes late to collectives, and all the others wait for it.
+
+    ## When it speaks
+    The section *Stragglers* names the rank: after clocks are aligned, it alone is late in more than half of the
+    collectives in which anybody is, more often than chance would have it (below 1 %), and for at least 2 % of its step
+    time.
+
+    ## What it could save
+    How much later it starts than the second-latest rank, summed over those collectives; on each rank no more than the
+    communication that compute waits for there.
+
+    ## What to do
+    Where its own time differs from that of the others, N5 says how. Else look at its host and network card.
+
+    ## How to verify
+    The rank holds up the others for less of its step time.
+    """
+
+    code, title, family, section = "N4", "One rank is late", Family.COMMUNICATION, "stragglers"
+    requires = _REQUIRES
+    takes_from, confidence = "N1", "high"
+
+    def look(self, rank: Rank) -> Evidence | None:
+        return calls_of(rank)
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        return skew_of(found).straggling
+
+    def change(self, found: Found) -> Change:
+        return Change(late=np.isin(matched(found).calls["rank"].to_numpy(), skew_of(found).named))
+
+    def tell(self, found: Found) -> Finding | None:
+        skew = skew_of(found)
+        if not skew.named:
+            return None
+        named = skew.named[:_MOST_NAMED]
+        # What is waited for, where that is known: lateness alone counts again at each collective that hides it.
+        held = [found.most or skew.held_up(named[0])] if len(named) == 1 else [skew.held_up(rank) for rank in named]
+        costs = " and ".join(map(found.time, held))
+        cause = cause_of(found, named[0], _EXPLAINS)
+        return self.finding(
+            found,
+            f"{_ranks(skew.named)} the others for {costs} {found.per}",
+            evidence=" ".join(_evidence(skew, rank, found) for rank in named),
+            advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
+            if cause
+            else _UNEXPLAINED,
+            assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
+            "nothing, and is not counted.",
+            verify="*Holds up* under *Stragglers* goes down.",
+            ranks=tuple(sorted(skew.named)),
+            spans=_spans(skew, found),
+        )
+
+
+_LATE = "Rank {} is late because"  # How the title of a cause begins.
+_UNEXPLAINED = (
+    "Its kernels, launches, input and copies take no longer than those of the others. Compare its host: how the "
+    "process is bound to cores and memory (`numactl`), the network card (`nvidia-smi topo -m`, `amd-smi topology`), "
+    "other jobs."
+)
+
+
+def _ranks(named: list[int]) -> str:
+    return f"Ranks {numbers(named)} hold up" if len(named) > 1 else f"Rank {named[0]} holds up"
+
+
+def _evidence(skew: Skew, rank: int, found: Found) -> str:
+    late, there = skew.late_of(rank), (skew.every["rank"] == rank).sum()
+    what = late.groupby(["name", "process_group"])["margin"].sum().sort_values(ascending=False, kind="stable").index[0]
+    others = skew.every[is_late(skew.every) & (skew.every["rank"] != rank)]
+    next_most = int(others["rank"].value_counts().max()) if len(others) else 0
+    more = f"more than {next_most}" if next_most else "any"
+    return (
+        f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to {more}: by "
+        f"{found.time(float(late['margin'].mean()))} on average, mostly to {' · '.join(filter(None, what))}."
+    )
+
+
+def _spans(skew: Skew, found: Found) -> tuple[Span, ...]:
+    """Where the stragglers come latest, on their own clocks: from the second-latest rank's start to theirs."""
+    offset = found.shared["matching"].clocks.offset
+    rows = skew.every[skew.every["rank"].isin(skew.named) & (skew.every["margin"] > 0)]
+    rows = rows.sort_values("margin", ascending=False, kind="stable").head(_MOST_SPANS)
+    return tuple(_span(row, offset.get(row["rank"], 0)) for row in rows.to_dict("records"))
+
+
+def _span(row: Mapping[Any, Any], offset: int) -> Span:
+    start, step = int(row["start"]) + offset, int(row["step"])
+    return Span(
+        int(row["rank"]), start - int(row["margin"]), start, str(row["name"]), None if step == OUTSIDE else step
+    )
+
+
+def cause_of(found: Found, rank: int, least: float) -> Difference | None:
+    """In what a straggler differs from the others, where that explains as much of what it holds up."""
+    skew = skew_of(found)
+    made = difference(skew.own, rank)
+    return made if made.more >= least * _waited(skew, rank) > 0 else None
+
+
+def _waited(skew: Skew, rank: int) -> float:
+    """For how long others wait for a straggler. Its lateness alone counts again at each collective that hides it."""
+    lateness, waited = skew.held_up(rank), max(skew.straggling.values(), default=0.0)
+    return min(lateness, waited) if waited else lateness
+
+
+@dataclass(frozen=True)
+class StragglerCause(Rule):
+    """Why a straggler is late: slower kernels, more kernels, its input, its host, or its copies.
+
+    ## When it speaks
+    A straggler was named (N4), and in one of these its own time exceeds the median of the other ranks by at least
+    `explains` of what it holds up.
+
+    ## What it could save
+    What N4 says: it is the same time.
+
+    ## What to do
+    Kernels that all are slower: the device (clocks, power, temperature). More or some slower kernels: uneven work.
+    Input: its loader and disk. Host: what else runs on its cores.
+
+    ## How to verify
+    What differs is as on the other ranks, and N4 is gone.
+    """
+
+    code, title, family, section = "N5", "Why a rank is late", Family.COMMUNICATION, "stragglers"
+    requires = _REQUIRES
+    follows = "N4"
+
+    explains: float = _EXPLAINS
+
+    def look(self, rank: Rank) -> Evidence | None:
+        return calls_of(rank)
+
+    def tell(self, found: Found) -> Finding | None:
+        skew = skew_of(found)
+        causes = {rank: cause for rank in skew.named[:_MOST_NAMED] if (cause := cause_of(found, rank, self.explains))}
+        if not causes:
+            return None
+        rank, cause = next(iter(causes.items()))
+        share = max(skew.straggling.values()) / found.step_ns if found.step_ns else 0.0
+        usual = "than the median of the other ranks"
+        evidence = [
+            f"Rank {each}: {found.time(it.more)} more {_words(it)} {found.per} {usual}, while it holds up the others "
+            f"for {found.time(_waited(skew, each))}. {_details(it, found)}{_of_cpu(it, each, found)}{_same(it)}".strip()
+            for each, it in causes.items()
+        ]
+        return self.finding(
+            found,
+            f"{_LATE.format(rank)} {_reason(cause, found)}",
+            severity=severity_of(share),
+            evidence=" ".join(evidence),
+            advice=_advice(cause),
+            verify="What differs there is as on the other ranks.",
+            ranks=tuple(sorted(causes)),
+            spans=(),
+        )
+
+
+_CAUSES = (Cause.LOADING, Cause.COMPILING, Cause.COLLECTING, Cause.ALLOCATING)
+_WORDS = {SLOWER: "compute", MORE: "compute", COPIES: "copying", HOST: "idle time behind the host"}
+_BRIEFLY: dict[str, str] = {
+    Cause.LOADING: "it waits for its data loader",
+    Cause.COMPILING: "it compiles",
+    Cause.COLLECTING: "Python collects garbage",
+    Cause.ALLOCATING: "it asks the driver for memory",
+    HOST: "its host launches late",
+    COPIES: "its copies take longer",
+    SLOWER: "its kernels take longer",
+    MORE: "it runs more kernels",
+}
+_ADVICE: dict[str, str] = {
+    Cause.LOADING: "Its input alone is slow: the samples it gets, its disk or network storage, the cores its loader "
+    "workers share. More workers and prefetching hide it.",
+    Cause.COMPILING: "Mark changing dimensions as dynamic; let every rank see the same shapes.",
+    Cause.COLLECTING: "Collect on all ranks at the same time, and rarely: `gc.disable()`, and `gc.collect()` every n "
+    "steps.",
+    Cause.ALLOCATING: "Its memory is fuller or more fragmented: `PYTORCH_ALLOC_CONF=expandable_segments:True`; let "
+    "every rank have inputs of the same size.",
+    HOST: "Look for what only this rank does (logging, metrics, checkpoints), for other processes on its cores, for "
+    "its CPU's clock and binding (`numactl --cpunodebind`).",
+    COPIES: "Compare its copies with those of the others: pinned memory, the PCIe link (`nvidia-smi -q`, `amd-smi "
+    "metric`).",
+    MORE: "Balance the work: batches of equal token counts, sequence packing, experts, layers per stage.",
+}
+
+
+def _words(cause: Difference) -> str:
+    return _WORDS.get(cause.cause, f"idle time in {cause.cause}")
+
+
+def _reason(cause: Difference, found: Found) -> str:
+    n = cause.numbers
+    if cause.cause == SLOWER:
+        return f"its kernels take {n['ratio']:.2f}× as long"
+    if cause.cause == MORE:
+        return f"it runs {n['count']:,.0f} kernels {found.per}, the others {n['usual_count']:,.0f}"
+    return f"{_BRIEFLY[cause.cause]}: {found.time(cause.more)} more {found.per}"
+
+
+def _details(cause: Difference, found: Found) -> str:
+    n = cause.numbers
+    if cause.cause == SLOWER and n["alike"]:
+        return "All kinds of kernels are slower alike."
+    if cause.cause in {SLOWER, MORE}:
+        name, more, count, usual = n["slowest" if cause.cause == SLOWER else "further"]
+        calls = f"{counted(count, 'call')} (the others {usual:,.3g})"
+        return f"Most of it is `{short(name)}`: {found.time(more)} more in {calls}."
+    names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
+    return f"It fills idle time with {', '.join(names)}." if names else ""
+
+
+def _same(cause: Difference) -> str:
+    """That what other findings say of idle time on that rank is no further saving."""
+    return " What findings say of that time on this rank is no further saving." if cause.cause in _CAUSES else ""
+
+
+def _of_cpu(cause: Difference, rank: int, found: Found) -> str:
+    """What another finding says of the rank's CPU, where the host is the cause."""
+    slow = found.shared.get(SLOW_CPUS, {}).get(rank) if cause.cause == HOST else None
+    if slow is None:
+        return ""
+    times = f"{slow.time / slow.usual:.2g} times"
+    return f" Its operators take {times} the CPU time of its host's other ranks, which has a finding of its own."
+
+
+def _advice(cause: Difference) -> str:
+    if cause.cause != SLOWER:
+        return _ADVICE[cause.cause]
+    if cause.numbers["alike"]:
+        return (
+            "The device itself is slower: compare clocks, power limit, temperature, ECC errors and what else runs on "
+            "it (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`), and try another one."
+        )
+    return (
+        "Some kernels only: it has larger inputs (sequence lengths, experts) or another kernel was chosen. Compare "
+        "shapes with `record_shapes=True`, and balance batches."
+    )

@@ -1,0 +1,222 @@
+"""Rules about ranks that wait for each other although none of them is always the late one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from htareport.job.arrival_skew import Skew, calls_of, matched, skew_of
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import of
+from htareport.rank.own_work import kernels_of
+from htareport.rank.rank import Rank
+from htareport.rank.steps import OUTSIDE
+from htareport.report.findings import Finding, Span
+from htareport.report.units import counted
+from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+
+_REQUIRES = frozenset({Capability.GPU, Capability.COMM})
+_MOST_SPANS, _MOST_TOLD = 5, 3
+_KIND = ["name", "process_group"]  # Of a row of arrivals.
+
+
+@dataclass(frozen=True)
+class SkewDominates(Rule):
+    """Collectives take long because ranks wait for each other in them, not because of the network.
+
+    ## When it speaks
+    After clocks are aligned, at least `waiting` of the time of a kind of collective lies before the last rank's start,
+    and that is at least `least` of the step. What a straggler causes (N4), or uneven compute (N6), does not count.
+
+    ## What it could save
+    On each rank its waits, but in each collective no more than the mean wait of those who wait, and no more than the
+    communication that compute waits for.
+
+    ## What to do
+    Not a faster network. Make ranks arrive together: batches of equal size, the same work on all, no logging or
+    evaluation on one. Synchronise less often: accumulate gradients.
+
+    ## How to verify
+    *Waiting* in the section *Collectives* goes down.
+    """
+
+    code, title, family, section = "N3", "Ranks wait for each other", Family.COMMUNICATION, "collectives"
+    requires = _REQUIRES
+    takes_from = "N1"
+
+    waiting: float = 0.5
+    least: float = 0.02
+
+    def look(self, rank: Rank) -> Evidence | None:
+        return calls_of(rank)
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        skew = skew_of(found)
+        kinds = waiting_kinds(skew.every, self.waiting)
+        share = float(kinds["rest"].sum() / skew.every["rest"].sum()) if len(kinds) else 0.0
+        uneven = uneven_compute(found)
+        taken = {rank: share * max(wait - uneven.get(rank, 0.0), 0.0) for rank, wait in skew.waiting.items()}
+        return taken if max(taken.values()) >= self.least * found.step_ns else {}
+
+    def change(self, found: Found) -> Change | None:
+        if uneven_compute(found):
+            return None  # It is not known which of the waits these are.
+        skew, matching = skew_of(found), matched(found)
+        chosen = matching.kinds.set_index(["collective", "process_group"]).index.isin(
+            waiting_kinds(skew.every, self.waiting).index
+        )
+        calls = matching.calls
+        late = calls["kind"].isin(matching.kinds["kind"][chosen]) & ~calls["rank"].isin(skew.named)
+        return Change(late=late.to_numpy(), to_mean=True)
+
+    def tell(self, found: Found) -> Finding | None:
+        if not found.most:
+            return None
+        skew = skew_of(found)
+        kinds = waiting_kinds(skew.every, self.waiting)
+        longest = _longest(skew)
+        where = "; ".join(_words(row, found) for row in longest[:_MOST_TOLD])
+        several = skew.every["collective"].nunique() > 1
+        return self.finding(
+            found,
+            f"Ranks wait for each other in collectives, {found.time(found.most)} {found.per}: it is not the network",
+            evidence=f"Of the time of {_kinds_words(kinds)} {found.percent(_share(kinds))} lies before the last rank's "
+            f"start, on aligned clocks. The longest waits: {where}."
+            + ("" if several else " One collective may be chance."),
+            advice="Let ranks arrive together: batches of equal size (sequence lengths, experts), "
+            + (
+                "and nothing that only one rank does in between."
+                if found.infers
+                else "no logging, evaluation or checkpoints on one rank only; or synchronise less often, with "
+                "`model.no_sync()`."
+            ),
+            assumption="All ranks arrive together; each wait counts with no more than the mean of those who wait.",
+            verify="*Waiting* in the section *Collectives* goes down.",
+            snippet=""
+            if found.infers
+            else "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
+            spans=tuple(_span(row, found) for row in longest),
+        )
+
+
+def waiting_kinds(every: pd.DataFrame, least: float) -> pd.DataFrame:
+    """Kinds of collectives in whose time waits have a share of at least `least`, the most waited for first."""
+    groups = every.groupby(_KIND, sort=True)[["rest", "transfer"]].sum()
+    chosen = groups[groups["rest"] >= least * (groups["rest"] + groups["transfer"])]
+    return chosen[chosen["rest"] > 0].sort_values("rest", ascending=False, kind="stable")
+
+
+def _share(kinds: pd.DataFrame) -> float:
+    return float(kinds["rest"].sum() / (kinds["rest"].sum() + kinds["transfer"].sum()))
+
+
+def _kinds_words(kinds: pd.DataFrame) -> str:
+    names = [" · ".join(filter(None, kind)) for kind in kinds.index[:_MOST_TOLD]]
+    return ", ".join(names) + (" and others" if len(kinds) > _MOST_TOLD else "")
+
+
+def _longest(skew: Skew) -> list[dict[str, Any]]:
+    """The longest waits, one of each collective: its row, and the rank that starts last."""
+    rows = skew.every.sort_values(["wait", "collective", "rank"], ascending=[False, True, True])
+    rows = rows[rows["wait"] > 0].drop_duplicates("collective").head(_MOST_SPANS)
+    last = skew.every[skew.every["last"].astype(bool)].set_index("collective")["rank"]
+    return rows.assign(late=rows["collective"].map(last)).to_dict("records")  # type: ignore[return-value]
+
+
+def _words(row: Mapping[str, Any], found: Found) -> str:
+    what = " · ".join(part for part in (row["name"], row["process_group"]) if part)
+    step = f" of step {row['step']}" if row["step"] != OUTSIDE else ""
+    return f"{found.time(float(row['wait']))} of rank {row['rank']} for rank {row['late']}, at {what}{step}"
+
+
+def _span(row: Mapping[str, Any], found: Found) -> Span:
+    """The wait, on the clock of who waits."""
+    start = int(row["start"]) + matched(found).clocks.offset.get(row["rank"], 0)
+    step = None if row["step"] == OUTSIDE else int(row["step"])
+    return Span(int(row["rank"]), start, start + int(row["wait"]), str(row["name"]), step)
+
+
+@dataclass(frozen=True)
+class UnevenCompute(Rule):
+    """Ranks have unequal amounts of compute, so that those with less wait for those with more.
+
+    ## When it speaks
+    Compute time per step differs between the ranks by more than `spread` of its mean, and by more than it varies from
+    step to step would explain; no straggler is named, and ranks wait for each other.
+
+    ## What it could save
+    What the rank with most compute has over the mean; on each rank no more than it waits for others while compute
+    waits for that.
+
+    ## What to do
+    Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, experts per rank.
+
+    ## How to verify
+    Compute time by rank, in the temporal breakdown, differs less.
+    """
+
+    code, title, family, section = "N6", "Ranks compute unequal amounts", Family.COMMUNICATION, "temporal_breakdown"
+    requires = _REQUIRES
+    takes_from = "N1"
+
+    spread: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        return calls_of(rank)
+
+    def takes(self, found: Found) -> Mapping[int, float]:
+        return uneven_compute(found, self.spread)
+
+    def change(self, found: Found) -> Change:
+        times = compute_times(skew_of(found))
+        mean = sum(times.values()) / len(times)
+        return Change(compute={rank: 1 - mean / time for rank, time in times.items() if time})
+
+    def tell(self, found: Found) -> Finding | None:
+        if not found.most:
+            return None
+        times = compute_times(skew_of(found))
+        least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+        kernels = {rank: float(kernels_of(skew_of(found).own[rank])["count"].sum()) for rank in (least, most)}
+        mean = sum(times.values()) / len(times)
+        return self.finding(
+            found,
+            f"Compute is uneven: {found.time(times[least])} {found.per} on rank {least}, {found.time(times[most])} on "
+            f"rank {most}",
+            evidence=f"That is {found.percent((times[most] - times[least]) / mean)} of the mean, {found.time(mean)}. "
+            f"Rank {least} runs {counted(kernels[least], 'kernel')} {found.per}, rank {most} {kernels[most]:,.0f}; "
+            "ranks with less wait for those with more in collectives.",
+            advice="Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, "
+            "experts per rank.",
+            assumption=f"Every rank computes for the mean; waits are part of {of(found)}.",
+            verify="Compute time by rank differs less.",
+            spans=(),
+        )
+
+
+def compute_times(skew: Skew) -> dict[int, float]:
+    """Compute per step of each rank that takes part in matched collectives, ns."""
+    there = set(skew.every["rank"])
+    return {rank: own["compute"] for rank, own in skew.own.items() if rank in there}
+
+
+def uneven_compute(found: Found, spread: float = 0.05) -> Mapping[int, float]:
+    """What waits are due to unequal compute, ns per step by rank.
+
+    Nothing where a straggler is named, or only some of the ranks are recorded: others may have more or less.
+    """
+    skew = skew_of(found)
+    times = compute_times(skew)
+    world = max(each.numbers["world"] for each in found.ranks.values())
+    if skew.named or not times or len(times) < world / 2:
+        return {}
+    mean, apart = sum(times.values()) / len(times), max(times.values()) - min(times.values())
+    error = math.sqrt(sum(skew.own[rank]["error"] ** 2 for rank in times) / len(times))
+    by_chance = (2 + 2 * math.sqrt(2 * math.log(len(times)))) * error  # Hardly any range of so many means is larger.
+    if apart <= max(spread * mean, by_chance):
+        return {}
+    return {rank: min(skew.waiting[rank], max(times.values()) - mean) for rank in times}

@@ -1,0 +1,129 @@
+"""Attention that writes its scores to memory instead of computing them tile by tile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from htareport.algorithms.work import SIZES
+from htareport.rank.attention_chains import Chain, Scores, chains
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import WORTH, asked, held_up, shortened
+from htareport.rank.rank import Rank
+from htareport.report import Unit
+from htareport.report.findings import Finding
+from htareport.report.units import text
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_MISALIGNED = re.compile(r"[a-z0-9_]*_align[124]\b")
+_ALIGNED = 8  # Elements of two bytes that are loaded at once.
+_ADVICE = (
+    'Call `torch.nn.functional.scaled_dot_product_attention` (in Transformers: `attn_implementation="sdpa"`). It takes '
+    "any length, and masks as `attn_mask`. It returns no attention weights: `output_attentions` and `need_weights` "
+    "have to be off."
+)
+_ADVICE_FALLBACK = (
+    "`scaled_dot_product_attention` is called, but runs its fallback of plain operators. "
+    "`with torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)` around it makes PyTorch say why: the type, "
+    "head sizes that differ or are no multiples of 8, a mask that does not fit, or a backend that is switched off."
+)
+
+
+@dataclass(frozen=True)
+class UnfusedAttention(Rule):
+    """Attention writes its scores to memory, between two matrix products and a softmax.
+
+    ## When it speaks
+    A softmax over the result of a product, which another product takes, takes at least `least` of the step, with
+    scales, masks and dropout over the scores between them. Backward passes count. Fused attention leaves no such
+    operators.
+
+    ## What it could save
+    What they take, but for what fused attention needs for the same: 45 % of the device's peak, or its inputs and
+    outputs once through memory. Where the device's limits are not known, everything but the products. Of that, what no
+    other work covers and the host's launches allow.
+
+    ## What to do
+    `torch.nn.functional.scaled_dot_product_attention`; in Transformers `attn_implementation="sdpa"`. Where it is called
+    but falls back to plain operators, `torch.nn.attention.sdpa_kernel` around it makes PyTorch say why.
+
+    ## How to verify
+    No `aten::_softmax` between matrix products, but `aten::_scaled_dot_product_flash_attention` or the like.
+    """
+
+    code, title, family, section = "C6", "Attention is not fused", Family.COMPUTE, "compute_efficiency"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
+    confidence = "high"
+
+    least: float = 0.02
+
+    def look(self, rank: Rank) -> Evidence | None:
+        found = [each for each in chains(rank) if each.time > each.fused]
+        time = sum(each.time for each in found)
+        if not found or time < self.least * rank.whole:
+            return None
+        durations = rank.device_events["dur"].to_numpy()
+        saving = np.zeros(len(durations))
+        for each in found:
+            saving[each.events] = durations[each.events] * (1 - each.fused / each.time)
+        claim = shortened(rank, saving)
+        if rank.share(claim) < WORTH:
+            return None
+        high, low = (sum(max(each.time - times * each.fused, 0) for each in found) for times in (1, 2))
+        numbers = {**_numbers(found), "steps": rank.num_steps, "low": low / high, "asked": asked(rank, saving)}
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        lengths = f"{n['rows']:,} × {n['columns']:,}"
+        evidence = (
+            f"{_times(n['count'] / n['steps'])} {found.per}, products and a softmax over {n['batch']:,} × {lengths} "
+            f"scores ({text(n['bytes'], Unit.BYTES)}) write and read them; all that is over scores takes "
+            f"{found.time(n['time'] / n['steps'])}, softmax alone {found.time(n['softmax'] / n['steps'])}."
+        )
+        if n["odd"]:
+            evidence += (
+                f" The products are slow besides: {' and '.join(map(str, n['odd']))} is no multiple of {_ALIGNED}, so "
+                f"their kernels (`{n['kernel']}`) load few elements at a time."
+            )
+        words = "Unfused and misaligned" if n["odd"] else "Unfused"
+        return self.finding(
+            found,
+            f"{words} attention over {lengths} scores: fused, it takes up to {found.time(found.most)} less {found.per}",
+            evidence=evidence,
+            advice=_ADVICE_FALLBACK if n["is_fallback"] else _ADVICE,
+            low_ns=round(found.most * n["low"]),
+            assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
+            + held_up(found),
+            verify="`aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.",
+            snippet="out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+        )
+
+
+def _times(number: float) -> str:
+    return "Once" if number == 1 else f"{number:,.4g} times"
+
+
+def _numbers(found: list[Chain]) -> dict[str, Any]:
+    """Of all chains together, with the sizes of those that take the most time."""
+    sums = dict[Scores, int]()
+    for each in found:
+        sums[each.scores] = sums.get(each.scores, 0) + each.time
+    most = max(sums, key=lambda scores: sums[scores])
+    main = max((each for each in found if each.scores == most), key=lambda each: each.time)
+    slow = _MISALIGNED.search(main.kernel) if SIZES[main.dtype] * _ALIGNED <= 16 else None  # noqa: PLR2004  bytes
+    odd = sorted({size for size in most[1:] if size % _ALIGNED}) if slow else []
+    return {
+        **most._asdict(),
+        "bytes": prod(most) * SIZES[main.dtype],
+        "count": sum(each.scores == most for each in found),
+        "time": sum(each.time for each in found),
+        "softmax": sum(each.softmax for each in found),
+        "odd": odd,
+        "kernel": slow[0] if slow else "",
+        "is_fallback": main.is_fallback,
+    }

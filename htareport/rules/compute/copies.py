@@ -1,0 +1,107 @@
+"""Operators that only move data about on the device."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import WORTH, asked, held_up, in_steps, operators, shortened
+from htareport.rank.host_rows import names_of
+from htareport.rank.interval_sets import total
+from htareport.rank.kernel_types import events_of
+from htareport.rank.operator_kernels import times_of, within
+from htareport.rank.operator_work import NONE
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_MOVES = re.compile(
+    r"^aten::(?:cat|_cat|stack|clone|contiguous|pad|constant_pad_nd|index_select|repeat|repeat_interleave)$"
+)
+_ATEN = re.compile(r"^aten::")
+_ON_DEVICE = "Memcpy DtoD"
+_LEFT = 0.5
+_REMEDIES = (
+    (re.compile(r"cat$|stack$"), "write into a tensor that is there already (`out=`, slices of it), not `torch.cat`"),
+    (re.compile(r"clone$|contiguous$"), "choose a layout with which views need no `.contiguous()`"),
+    (re.compile(r"pad$|pad_nd$"), "make tensors of the padded size from the start"),
+    (re.compile(r"repeat"), "broadcast with `expand`, and let attention share keys and values (`enable_gqa=True`)"),
+    (re.compile(r"index_select$"), "sort or select once, and reuse it"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Moves(Rule):
+    """Operators copy, join, pad or select tensors, and compute nothing.
+
+    ## When it speaks
+    Kernels launched within `aten::cat`, `clone`, `contiguous`, `pad`, `index_select` or `repeat`, and copies from
+    device to device that an operator makes, take at least `least` of the time in which the device computes or copies.
+
+    ## What it could save
+    Half of their time. Of that, what no other work covers and the host's launches allow.
+
+    ## What to do
+    Write results where they are needed (`out=`, slices of a tensor that is there already), choose layouts that need no
+    `.contiguous()`, use views and `expand` instead of `repeat`.
+
+    ## How to verify
+    These operators take less time in *Kernels by operator*.
+    """
+
+    code, title, family, section = "C19", "Tensors are moved about", Family.COMPUTE, "operator_kernels"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.HOST_OPS})
+
+    least: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        events, rows, around = events_of(rank), within(rank, _MOVES), operators(rank)
+        copies = in_steps(rank) & events.named(re.compile(f"^{_ON_DEVICE}"))
+        copies[copies] = [_ATEN.match(name) is not None for name in _names(rank, around[copies])]
+        rows = np.where((rows == NONE) & copies, around, rows)
+        mine = (events.wanted | copies) & (rows != NONE)
+        times = events.durations[mine]
+        whole = total(rank.busy("compute", "memory"))
+        if not len(times) or times.sum() < self.least * whole:
+            return None
+        saving = np.where(mine, events.durations * (1 - _LEFT), 0.0)
+        claim = shortened(rank, saving)
+        if rank.share(claim) < WORTH:
+            return None
+        numbers = {
+            "operators": times_of(rank, _names(rank, rows[mine]), times),
+            "time": int(times.sum()) / rank.num_steps,
+            "share": min(1.0, int(times.sum()) / whole),
+            "asked": asked(rank, saving),
+        }
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        by = ", ".join(f"`{name}` {found.time(time)}" for name, time in n["operators"])
+        remedies = [
+            words for pattern, words in _REMEDIES if any(pattern.search(name) for name, _ in n["operators"])
+        ] or ["write results where they are needed"]
+        advice = "; ".join(remedies)
+        return self.finding(
+            found,
+            f"Moving tensors about costs up to {found.time(found.most)} {found.per}",
+            evidence=f"{found.time(n['time'])} {found.per}, {found.percent(n['share'])} of the time in which the "
+            f"device computes or copies: {by}.",
+            advice=f"{advice[:1].upper()}{advice[1:]}.",
+            assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(found),
+            verify="These operators take less time in *Kernels by operator*.",
+            snippet="cache[:, length : length + new.shape[1]] = new  # Instead of torch.cat((cache, new), 1)"
+            if any("cat" in name for name, _ in n["operators"])
+            else "",
+        )
+
+
+def _names(rank: Rank, rows: NDArray[np.int64]) -> list[str]:
+    """Names of rows of the host table, empty for none."""
+    there = iter(names_of(rank, rows[rows != NONE].tolist()))
+    return [next(there) if row != NONE else "" for row in rows.tolist()]

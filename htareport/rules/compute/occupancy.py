@@ -1,0 +1,267 @@
+"""Kernels that keep few warps on each processor, and what stands in the way of more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.occupancy import Limiter
+from htareport.rank import kernel_launches
+from htareport.rank.cached import cached_until_release
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import compute_time, held_up, operators
+from htareport.rank.kernel_grids import Launched, launches_of, occupancy, unknown_processors
+from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.operator_groups import short
+from htareport.rank.operator_work import NONE
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding, Severity
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.context import context_of
+
+# Products, convolutions and attention (Triton's by its customary name) run well with few warps, by design.
+_BY_DESIGN = re.compile(
+    r"gemm|gemv|cutlass|cublas|cudnn|xmma|nvjet|wgmma|\bcask|flash|fmha|attention|attn|conv(?!ert)|winograd|dgrad|wgrad|"
+    r"fprop|_(?:bmm|mm|addmm)\b|_(?:bmm|mm|addmm)_|rnn|lstm|fft|^_(?:fwd|bwd)_kernel",
+    re.IGNORECASE,
+)
+_LIBRARY = re.compile(
+    r"\b(?:at|c10|torch|cub|thrust|cusparse|fbgemm\w*|apex|transformer_engine|vllm|flashinfer|xformers|magma)(?:::|_)|"
+    r"^(?:void )?(?:\(anonymous namespace\)|vectorized_elementwise|multi_tensor_apply|splitKreduce|nccl)"
+)
+_TRITON = re.compile(r"^triton_")
+_DRIVER = re.compile(r"^cuLaunchKernel")
+_NO_OWN = re.compile(r"^(?:aten|autograd|c10d?|torch\w*|fbgemm|apex|_?vllm\w*|_C\w*|xformers|flash\w*|te\w*)::|^[^:]*$")
+_MOST_SEARCHED = 256  # Characters of a name: what follows is its arguments.
+_SAVED = 0.2  # Of their time, with more warps.
+_WHY = {
+    Limiter.REGISTERS: "registers: {registers} per thread",
+    Limiter.SHARED_MEMORY: "shared memory: {shared_memory:,} bytes per block",
+    Limiter.BLOCK_SIZE: "the size of blocks: {threads} threads",
+    Limiter.BLOCKS: "the number of blocks: {threads} threads are too few for each",
+}
+_REMEDY = {
+    Limiter.REGISTERS: "Give threads fewer registers: `num_warps` larger or a smaller tile in Triton, `maxnreg`, "
+    "`__launch_bounds__` in CUDA.",
+    Limiter.SHARED_MEMORY: "Take less shared memory per block: a smaller tile, or fewer `num_stages` in Triton.",
+    Limiter.BLOCK_SIZE: "Choose blocks of 128 or 256 threads, of which several fit.",
+    Limiter.BLOCKS: "Choose blocks of 128 or 256 threads.",
+}
+
+
+class _Ways(NamedTuple):
+    """Long compute kernels that are no products, convolutions or attention: their places, and how they are launched."""
+
+    mine: NDArray[np.int64]
+    ways: list[Launched]
+    number: NDArray[np.int64]
+
+    def of(self, values: list[float]) -> NDArray[np.float64]:
+        """A number of each one's way."""
+        return np.array(values or [np.nan], np.float64)[self.number]
+
+
+@cached_until_release
+def _ways(rank: Rank, shortest: float) -> _Ways:
+    events = events_of(rank)
+    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * shortest))
+    has_work = [each.work is not None for each in events.found.signatures]
+    if any(has_work):
+        mine = mine[~events.of_calls(np.array(has_work), 0).astype(np.bool_)[mine]]
+    mine = mine[~_by_design(rank, events.codes[mine])]
+    rows = operators(rank)[mine]  # Of Triton's kernels for attention often only the operator says what they are.
+    by_operator = np.zeros(len(mine), np.bool_)
+    by_operator[rows != NONE] = _by_design(rank, kernel_launches.names_of(rank, rows[rows != NONE]))
+    mine = mine[~by_operator]
+    return _Ways(mine, *launches_of(rank, mine))
+
+
+def _by_design(rank: Rank, codes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Which of these codes of names are of products, convolutions or attention."""
+    used, number = np.unique(codes, return_inverse=True)
+    names = kernel_launches.texts(rank, used.tolist())
+    return np.array([bool(_BY_DESIGN.search(name[:_MOST_SEARCHED])) for name in names], np.bool_)[number]
+
+
+def _room(each: Launched) -> float:
+    """Share of a processor's warps that fit, nan where it is not known."""
+    return each.held.warps / each.most_warps if each.held and each.most_warps else np.nan
+
+
+def _given(each: Launched) -> float:
+    """The same of the warps that there are for each processor."""
+    warps = -(-each.threads // 32) if each.threads > 0 else np.nan
+    return each.per_processor * warps / each.most_warps if each.most_warps else np.nan
+
+
+@dataclass(frozen=True)
+class LowOccupancy(Rule):
+    """Kernels that wait for memory keep few warps on each processor, too few to hide what they wait for.
+
+    ## When it speaks
+    Kernels of at least `shortest` µs that are no matrix products, convolutions or attention (those run well with few
+    warps) have an occupancy below `below`, as the profiler estimates it, or as registers, shared memory, block size and
+    the device's limits tell where it writes 0; and they take at least `least` of the compute time. Their grids are
+    large enough for more: otherwise it is the grid (C9), or its last wave (C10). Where the trace tells neither (AMD),
+    nothing is known.
+
+    ## What it could save
+    A fifth of their time, a guess; nothing for the lower estimate. Of that, what no other work covers and the host's
+    launches allow.
+
+    ## What to do
+    C12 says what the limit is, where the kernel is the user's own. Otherwise another operator, or `torch.compile`,
+    which makes kernels of its own.
+
+    ## How to verify
+    `est. achieved occupancy %` of these kernels rises in the trace, and they take less time.
+    """
+
+    code, title, family, section = "C11", "Few warps to hide memory", Family.COMPUTE, "kernel_breakdown"
+    requires = frozenset({Capability.GPU})
+    is_general, confidence = True, "low"
+
+    below: float = 0.25
+    least: float = 0.03
+    shortest: float = 10.0
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_processors(rank)
+
+    def look(self, rank: Rank) -> Evidence | None:
+        events, found = events_of(rank), _ways(rank, self.shortest)
+        if not len(found.mine):
+            return None
+        room, given = (found.of([each(way) for way in found.ways]) for each in (_room, _given))
+        told = occupancy(rank, found.mine)
+        share = np.where(np.isnan(told), np.minimum(room, given), told)
+        fills = found.of([way.per_processor for way in found.ways]) >= 1
+        few = (
+            (share < self.below) & (given >= self.below) & fills & ~context_of(rank).explained(rank, "C10")[found.mine]
+        )
+        mine = np.zeros(len(events.durations), np.bool_)
+        mine[found.mine[few]] = True
+        if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
+            return None
+        mean = float(np.average(share[few], weights=events.durations[found.mine[few]]))
+        return evidence_of(rank, mine, np.full(len(mine), 1 - _SAVED), occupancy=mean)
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"Kernels with {found.percent(n['occupancy'])} of the warps that fit may cost up to "
+            f"{found.time(found.most)} {found.per}",
+            evidence=f"{found.percent(n['share'])} of compute is kernels with an occupancy below "
+            f"{found.percent(self.below)}, no products, convolutions or attention: {listed(found)} {found.per}.",
+            advice="Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let "
+            "`torch.compile` make another kernel.",
+            low_ns=0,
+            assumption="With more warps they take a fifth less; the lower estimate is nothing." + held_up(found),
+            verify="`est. achieved occupancy %` of these kernels rises in the trace, and they take less time.",
+        )
+
+
+@dataclass(frozen=True)
+class OccupancyLimit(Rule):
+    """A kernel of one's own takes so many registers or so much shared memory that few of its blocks fit.
+
+    ## When it speaks
+    Kernels that are no library's (Triton's, and CUDA kernels of one's own), of at least `shortest` µs, take at least
+    `registers` registers per thread where registers are the limit, or so much shared memory that fewer than `blocks`
+    blocks fit on a processor; there are more blocks than fit at once, and they take at least `least` of the compute
+    time. What fits follows from what is recorded of the kernel and the device; where any of it is missing (AMD),
+    nothing is known.
+
+    ## What it could save
+    Nothing is claimed: that more warps help is likely only where kernels wait for memory, of which C11 speaks.
+
+    ## What to do
+    In Triton a smaller tile, more `num_warps`, fewer `num_stages`, or `maxnreg`; in CUDA `__launch_bounds__`.
+
+    ## How to verify
+    More blocks fit, and the kernel takes less time. If it takes more (spilled registers), undo it.
+    """
+
+    code, title, family, section = "C12", "What limits the occupancy of kernels", Family.COMPUTE, "kernel_breakdown"
+    requires = frozenset({Capability.GPU})
+    follows = "C11"
+
+    registers: int = 128
+    blocks: int = 2
+    least: float = 0.01
+    shortest: float = 10.0
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_processors(rank)
+
+    def look(self, rank: Rank) -> Evidence | None:
+        events, found = events_of(rank), _ways(rank, self.shortest)
+        few = np.array([self._is_limited(each) for each in found.ways] or [False])[found.number]
+        mine = found.mine[few]
+        if len(mine):
+            own = _own(rank, mine)
+            mine, number = mine[own], found.number[few][own]
+        if not len(mine) or events.durations[mine].sum() < self.least * compute_time(rank):
+            return None
+        worst = int(np.bincount(number, events.durations[mine]).argmax())
+        way = found.ways[worst]
+        if way.held is None:  # It would not be limited.
+            return None
+        name = short(rank.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
+        numbers = {
+            "name": name,
+            "blocks": way.held.blocks,
+            "warps": way.held.warps,
+            "limiter": str(way.held.limiter),
+            "way": {key: getattr(way, key) for key in ("threads", "registers", "shared_memory")},
+            "room": _room(way),
+            "share": int(events.durations[mine].sum()) / compute_time(rank),
+        }
+        return Evidence(numbers=numbers)
+
+    def _is_limited(self, each: Launched) -> bool:
+        if each.held is None or not each.waves > 1:  # With fewer blocks than fit, nothing is limited.
+            return False
+        if each.held.limiter is Limiter.REGISTERS:
+            return each.registers >= self.registers
+        return each.held.limiter is Limiter.SHARED_MEMORY and each.held.blocks < self.blocks
+
+    def tell(self, found: Found) -> Finding | None:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
+        n = evidence.numbers
+        blocks, limiter = n["blocks"], Limiter(n["limiter"])
+        why = _WHY[limiter].format(**n["way"])
+        return self.finding(
+            found,
+            f"Of `{n['name']}` only {blocks} block{'s' * (blocks > 1)} fit{'s' * (blocks == 1)} on a processor, "
+            f"because of {limiter}",
+            severity=Severity.LOW,
+            evidence=f"On rank {rank}, {found.percent(n['share'])} of compute is such kernels. The limit is {why}; "
+            f"{n['warps']} warps are {found.percent(n['room'])} of what a processor holds.",
+            advice=_REMEDY[limiter] + " Where registers spill, it gets slower: measure.",
+            verify="More blocks fit, and the kernel takes less time.",
+            snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',
+        )
+
+
+def _own(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which device events are of no library: Triton's, launched as Triton does, or by an operator of one's own."""
+    trace, events = rank, rank.device_events
+    codes, launch = events["name"].cat.codes.to_numpy()[mine], events["launch"].to_numpy()[mine]
+    calls, rows = trace.launches["name"].cat.codes.to_numpy(), operators(rank)[mine]
+    found = [
+        _TRITON.search(name) is not None
+        or (_LIBRARY.search(name) is None and (bool(_DRIVER.search(call)) or not _NO_OWN.search(operator)))
+        for name, call, operator in zip(
+            kernel_launches.texts(trace, codes.tolist()),
+            kernel_launches.texts(trace, np.where(launch == NONE, codes, np.append(calls, 0)[launch]).tolist()),
+            (each or "" for each in kernel_launches.names_or_none(trace, rows)),
+            strict=True,
+        )
+    ]
+    return np.array(found, np.bool_)

@@ -1,0 +1,263 @@
+"""Matrix products that stay far below what the device can do: for no known reason, misaligned, on old kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.work import SIZES, Kind
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import WORTH, asked, compute_time, held_up, shortened, spread, unknown_limits, work
+from htareport.rank.kernel_grids import blocks, processors
+from htareport.rank.operator_groups import VECTOR, Group, groups, misalignment, of_attention, of_kind
+from htareport.rank.operator_work import NONE, limits_of
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.report.units import counted
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.context import context_of
+
+_OLD = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
+_DATA_CENTRE = (9, 10)  # Generations whose own instructions older kernels lack.
+_GOOD, _FAIR = 0.85, 0.7  # Of the roof: what good kernels reach, and what most do.
+_ALIGNED = 0.6  # What aligned products reach.
+_FILLED = 0.75  # Blocks per processor: with fewer the size of the work is the limit.
+_SHOWN = 3
+
+
+def _saving(rank: Rank, chosen: list[Group], goal: float) -> NDArray[np.float64]:
+    """What each device event takes less, ns, if all reach this share of their roof."""
+    shares = np.zeros(len(work(rank).calls))
+    for each in chosen:
+        shares[each.calls] = max(1 - each.roof / goal, 0)
+    return spread(rank, shares)
+
+
+def _is_old(rank: Rank, group: Group) -> bool:
+    """Whether a group runs a kernel for older devices than its own."""
+    limits = limits_of(rank, [group.device])[group.device]
+    return limits is not None and limits.generation in _DATA_CENTRE and _OLD.search(group.kernel) is not None
+
+
+class _BelowRoof(Rule):
+    """What rules about operators below their roof have in common."""
+
+    family, section = Family.COMPUTE, "compute_efficiency"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
+    goal: ClassVar[float] = _GOOD
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_limits(rank)
+
+    def evidence(self, rank: Rank, chosen: list[Group], low: float) -> Evidence | None:
+        """Evidence with the groups of most time first; `low` is the share of the roof of the lower estimate."""
+        saving = _saving(rank, chosen, self.goal)
+        claim = shortened(rank, saving)
+        if rank.share(claim) < WORTH:
+            return None
+        most = sorted(chosen, key=lambda each: -each.time)
+        high, less = (sum(each.time * max(1 - each.roof / goal, 0) for each in chosen) for goal in (self.goal, low))
+        numbers = {
+            "groups": [each.told(rank.num_steps) for each in most[:_SHOWN]],
+            "count": len(chosen),
+            "time": sum(each.time for each in chosen) / rank.num_steps,
+            "roof": sum(each.roof * each.time for each in chosen) / sum(each.time for each in chosen),
+            "low": less / high,
+            "asked": asked(rank, saving),
+        }
+        return Evidence(claim, numbers, rank.spans(claim, name=most[0].signature.name))
+
+
+def _listed(found: Found) -> str:
+    """The groups of most time, as a sentence each."""
+    n = found.numbers
+    each = (
+        f"`{g['name']}` {g['shapes']} in {g['precision']}: {found.percent(g['roof'])} of its roof ({g['bound']} "
+        f"bound), {found.time(g['time'])} in {counted(g['calls'], 'call')} {found.per}, kernel `{g['kernel']}`"
+        for g in n["groups"]
+    )
+    more = f"; {n['count'] - len(n['groups'])} more" if n["count"] > len(n["groups"]) else ""
+    return "; ".join(each) + more + "."
+
+
+@dataclass(frozen=True)
+class BelowRoof(_BelowRoof):
+    """Matrix products stay far below what the device can do.
+
+    ## When it speaks
+    Products of equal shapes on the same kernel reach less than `below` of their roof (peak arithmetic or memory
+    bandwidth, whichever is nearer) and take at least `least` of the step. Products of less than `short` µs, or with too
+    few blocks to fill the device, are limited by their size and don't count; nor do those that are misaligned (C4), run
+    old kernels (C5), are part of attention that is not fused (C6), leave a nearly empty wave (C10) or are narrow and
+    could be computed together (C15).
+
+    ## What it could save
+    What they take above what 85 % of the roof takes, which good kernels reach; at 70 % for the lower estimate. Of that,
+    what no other work covers and the host's launches allow.
+
+    ## What to do
+    `torch.compile(mode="max-autotune")`; sizes that are multiples of 64 or 128; another layout of the operands; on AMD
+    `PYTORCH_TUNABLEOP_ENABLED=1`.
+
+    ## How to verify
+    Their share of the roof in *Compute efficiency* rises.
+    """
+
+    code, title, is_general = "C1", "Matrix products far below the roof", True
+
+    below: float = 0.6
+    least: float = 0.01
+    short: float = 20.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        calls, count = work(rank).calls, processors(rank)
+        room = np.array([count.get(device, 0) for device in calls["device"]]) * _FILLED
+        number = blocks(rank)[calls["event"].to_numpy()]
+        is_filled = (number == NONE) | (number >= room)
+        wanted = of_kind(rank, Kind.PRODUCT) & ~of_attention(rank) & is_filled
+        wanted &= ~context_of(rank).explained(rank, "C10", "C15")[calls["event"].to_numpy()]
+        chosen = [
+            each
+            for each in groups(rank, wanted)
+            if each.roof < self.below
+            and each.mean >= 1000 * self.short
+            and each.time >= self.least * rank.whole
+            and not misalignment(each)
+            and not _is_old(rank, each)
+        ]
+        return self.evidence(rank, chosen, _FAIR) if chosen else None
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"Matrix products reach {found.percent(n['roof'])} of what the device can do, for up to "
+            f"{found.time(found.most)} {found.per}",
+            evidence=_listed(found),
+            advice='Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD '
+            "`PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.",
+            low_ns=round(found.most * n["low"]),
+            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(found),
+            verify="The share of the roof of these shapes in *Compute efficiency* rises.",
+            snippet='model = torch.compile(model, mode="max-autotune")',
+        )
+
+
+@dataclass(frozen=True)
+class Misaligned(_BelowRoof):
+    """Matrix products have sizes that keep their kernels from loading 16 bytes at once.
+
+    ## When it speaks
+    The kernel's name says that it loads fewer elements at a time (`align1`, `align2`, `align4`) than 16 bytes, it
+    reaches less than 60 % of its roof in at least `short` µs, and such products take at least `least` of the compute
+    time.
+
+    ## What it could save
+    What they take above what 60 % of the roof takes, which aligned products reach. Of that, what no other work covers
+    and the host's launches allow.
+
+    ## What to do
+    Pad the sizes to multiples of 8 elements (16 for 8-bit types, 4 for float32): vocabulary, sequence length, hidden
+    and head size.
+
+    ## How to verify
+    The kernels' names say `align8`, or are of another kind.
+    """
+
+    code, title, goal = "C4", "Misaligned matrix products", _ALIGNED
+    confidence = "high"
+
+    least: float = 0.01
+    short: float = 20.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        chosen = [
+            each
+            for each in groups(rank, of_kind(rank, Kind.PRODUCT))
+            if each.roof < self.goal and each.mean >= 1000 * self.short and misalignment(each)
+        ]
+        if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
+            return None
+        made = self.evidence(rank, chosen, self.goal / 2)
+        if made is None:
+            return None
+        main = max(chosen, key=lambda each: each.time)
+        known = main.signature.work
+        elements = VECTOR // SIZES[known.dtype] if known else 1
+        pads = [(size, -(-size // elements) * elements) for size in misalignment(main) if size]
+        return Evidence(made.claim, {**made.numbers, "pads": pads, "elements": elements}, made.spans)
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        pads = " and ".join(f"{size} to {padded}" for size, padded in n["pads"])
+        what = f"Pad {pads}" if pads else "Make strides and offsets of the operands whole multiples of 16 bytes"
+        sizes = [str(size) for size, _ in n["pads"]] or ["Strides or offsets"]
+        why = f"{' and '.join(sizes)} {'is' if len(n['pads']) == 1 else 'are'}"
+        return self.finding(
+            found,
+            f"Misaligned matrix products cost up to {found.time(found.most)} {found.per}",
+            evidence=f"{why} no multiple of {n['elements']} elements (16 bytes). {_listed(found)}",
+            advice=f"{what}: multiples of {n['elements']} elements are loaded 16 bytes at a time. Masked or cut off "
+            "behind, the padding changes no result.",
+            low_ns=round(found.most * n["low"]),
+            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(found),
+            verify="The names of their kernels say `align8`, or nothing of alignment.",
+            snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
+        )
+
+
+@dataclass(frozen=True)
+class OldKernels(_BelowRoof):
+    """Operators run kernels for older devices than this one.
+
+    ## When it speaks
+    On Hopper and Blackwell of the data centre, kernels whose names are of older generations (`cutlass_75`, `sm80`,
+    `ampere`, …) run matrix products, convolutions or attention below `below` of the roof, for at least `short` µs each,
+    and take at least `least` of the compute time. Where they are fast enough they are the library's good choice;
+    where products are misaligned, that is the reason (C4).
+
+    ## What it could save
+    What they take above what 85 % of the roof takes; at 70 % for the lower estimate. Of that, what no other work covers
+    and the host's launches allow.
+
+    ## What to do
+    The library falls back for a reason: type, layout, or a build for older devices. Fix that, or take a newer PyTorch.
+
+    ## How to verify
+    Kernels are named `sm90`, `sm100` or `nvjet`.
+    """
+
+    code, title, is_general = "C5", "Kernels for older devices", True
+
+    below: float = 0.6
+    least: float = 0.02
+    short: float = 20.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        chosen = [
+            each
+            for each in groups(rank, np.ones(len(work(rank).calls), np.bool_))
+            if each.roof < self.below
+            and each.mean >= 1000 * self.short
+            and _is_old(rank, each)
+            and not misalignment(each)
+        ]
+        if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
+            return None
+        return self.evidence(rank, chosen, _FAIR)
+
+    def tell(self, found: Found) -> Finding | None:
+        return self.finding(
+            found,
+            f"Kernels for older devices run for up to {found.time(found.most)} {found.per} longer than needed",
+            evidence=_listed(found),
+            advice="The library falls back to them: look at types and layouts of the operands first; then at the build "
+            "(`torch.cuda.get_arch_list()`) and a newer PyTorch.",
+            low_ns=round(found.most * found.numbers["low"]),
+            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(found),
+            verify="Kernels are named `sm90`, `sm100` or `nvjet`.",
+        )

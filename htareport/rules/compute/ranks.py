@@ -1,0 +1,130 @@
+"""A rank whose device does everything slower than those of the others."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2s
+from typing import NamedTuple
+
+import numpy as np
+
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import compute_time
+from htareport.rank.equal_kernels import alike
+from htareport.rank.operator_work import NONE
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule, severity_of
+
+_MOST = 64  # Kernels of a rank that are compared, those of most time.
+_SHORT_NS = 20_000  # What takes less varies by itself.
+
+
+class _Slow(NamedTuple):
+    """A rank by how much of what it shares with the others it takes longer."""
+
+    rank: int
+    ratio: float
+    spread: float
+    shared: int
+
+
+@dataclass(frozen=True)
+class SlowRank(Rule):
+    """All kernels of one rank are slower than those of the others, by the same factor.
+
+    ## When it speaks
+    Of at least `kernels` kernels of equal work (name, grid, operator and shapes, at least 20 µs) that a rank shares
+    with others, the ratios of its median times to those of the others have a median of at least `ratio` and quartiles
+    no more than `spread` apart. What is slower for a reason in the program differs from kernel to kernel.
+
+    ## What it could save
+    What its compute takes longer by that factor, if the others wait for it; it is told, but not counted.
+
+    ## What to do
+    Look at the hardware of that rank: clocks, power cap, temperature, ECC errors, other processes, MIG.
+
+    ## How to verify
+    The ratio is gone with the rank on another device.
+    """
+
+    code, title, family, section = "C24", "One rank's device is slower", Family.COMPUTE, "kernel_distribution"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+
+    kernels: int = 20
+    ratio: float = 1.05
+    spread: float = 0.03
+
+    def look(self, rank: Rank) -> Evidence | None:
+        events = alike(rank)
+        events = events[events["alone"]]
+        if events["key"].nunique() < self.kernels:
+            return None
+        groups = events.groupby("key")
+        table = groups["dur"].agg(["median", "size", "sum"])
+        table = table[table["median"] >= _SHORT_NS].nlargest(_MOST, "sum")
+        if len(table) < self.kernels:
+            return None
+        first = groups[["name", "grid", "operator", "shapes"]].first().loc[table.index]
+        strings = rank.loaded.strings
+        keys = [_digest(strings[code] if code != NONE else "" for code in codes) for codes in first.to_numpy().tolist()]
+        compute = compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
+        return Evidence(numbers={"times": dict(zip(keys, table["median"].tolist(), strict=True)), "compute": compute})
+
+    def tell(self, found: Found) -> Finding | None:
+        times: dict[int, Mapping[str, float]] = {rank: each.numbers["times"] for rank, each in found.ranks.items()}
+        by_key = defaultdict[str, list[float]](list)
+        for mine in times.values():
+            for key, time in mine.items():
+                by_key[key].append(time)
+        for every in by_key.values():
+            every.sort()
+        slow = [each for rank, mine in times.items() if (each := self._slow(rank, mine, by_key))]
+        if not slow:
+            return None
+        most = max(slow, key=lambda each: (each.ratio, -each.rank))
+        extra = found.ranks[most.rank].numbers["compute"] * (1 - 1 / most.ratio)
+        others = (
+            "" if len(slow) == 1 else f" So do, by less, ranks {', '.join(str(s.rank) for s in slow if s != most)}."
+        )
+        percent = found.percent(most.ratio - 1)
+        return self.finding(
+            found,
+            f"All kernels of rank {most.rank} take {percent} longer than those of the other ranks",
+            severity=severity_of(extra / found.step_ns if found.step_ns else 0.0),
+            ranks=tuple(sorted(each.rank for each in slow)),
+            spans=(),
+            evidence=f"{most.shared} kernels of equal work take longer by the same factor (quartiles {most.spread:.3f} "
+            f"apart), {found.time(extra)} of its compute {found.per}.{others}",
+            advice="That is the hardware, not the program: look at clocks, power cap, temperature and ECC errors "
+            "(`nvidia-smi -q -d CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and at other processes on that GPU.",
+            assumption="The others wait for it; then the step is shorter by as much.",
+            verify="With the rank on another device the difference is gone.",
+        )
+
+    def _slow(self, rank: int, mine: Mapping[str, float], every: Mapping[str, Sequence[float]]) -> _Slow | None:
+        """How a rank compares to the median of the others, None where it is not slower by one factor.
+
+        `every` has the times of all ranks in order.
+        """
+        ratios = [own / _median_of_others(every[key], own) for key, own in mine.items() if len(every[key]) > 1]
+        if len(ratios) < self.kernels:
+            return None
+        low, middle, high = np.percentile(ratios, [25, 50, 75]).tolist()
+        is_slow = middle >= self.ratio and high - low <= self.spread
+        return _Slow(rank, middle, high - low, len(ratios)) if is_slow else None
+
+
+def _median_of_others(times: Sequence[float], own: float) -> float:
+    """The median of times in order without one of them."""
+    place, left = bisect_left(times, own), len(times) - 1
+    low, high = (times[middle + (middle >= place)] for middle in ((left - 1) // 2, left // 2))
+    return (low + high) / 2
+
+
+def _digest(parts: Iterable[str]) -> str:
+    """A short name for kernels that do equal work, the same on all ranks."""
+    return blake2s("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -1,0 +1,198 @@
+"""Kernels whose last blocks run while most of the device has nothing left to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.work import SIZES
+from htareport.rank.cached import cached_until_release
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import asked, compute_time, held_up, shortened, work
+from htareport.rank.interval_sets import Sets
+from htareport.rank.kernel_grids import Launched, launches_of, unknown_processors
+from htareport.rank.kernel_types import events_of, listed
+from htareport.rank.operator_groups import VECTOR, elements_at_once, of_attention, short
+from htareport.rank.operator_work import NONE
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.context import context_of
+
+_TILE = re.compile(r"(?:_|tilesize|MT)(\d+)x(\d+)(?:x\d+)?(?=_)")  # Of a product's result, that a block computes.
+
+
+class _Tails(NamedTuple):
+    """Which device events have a tail, what could be saved and of that at least; how the worst is launched, and which.
+
+    `event` is the place of one of these.
+    """
+
+    mine: NDArray[np.bool_]
+    claim: Sets
+    asked: float
+    low: float
+    worst: Launched
+    event: int
+
+
+@dataclass(frozen=True)
+class WaveTail(Rule):
+    """The last blocks of kernels run alone: a few more than what fills the device a whole number of times.
+
+    ## When it speaks
+    A device runs as many blocks at once as its multiprocessors hold, and the rest in further waves. Kernels of at least
+    `shortest` µs whose blocks make between one and `waves` waves, the last of them filled to at most `filled`, lose at
+    least `least` of the step by that. How many blocks a multiprocessor holds follows from the kernel's registers,
+    shared memory and block size and from the device's limits, all as recorded; where any is missing (AMD) nothing is
+    known. Kernels that C4, C6 or C15 tell another cause of don't count.
+
+    ## What it could save
+    The part of the last wave that is empty, if each wave takes equally long, and no more than what the kernel takes
+    above its roof, where that is known. For the lower estimate blocks on one multiprocessor share its speed, so that
+    only whole ones without work count. Of that, what no other work covers and the host's launches allow. What is
+    claimed here, C1 leaves out.
+
+    ## What to do
+    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone (which
+    is told of products whose grid follows from the tile in the kernel's name); or another tile
+    (`torch.compile(mode="max-autotune")`).
+
+    ## How to verify
+    The grid is as small as the evidence names, and the kernel takes a wave less.
+    """
+
+    code, title, family, section = "C10", "A last wave that is nearly empty", Family.COMPUTE, "kernel_breakdown"
+    requires = frozenset({Capability.GPU})
+    confidence = "low"
+
+    filled: float = 0.3
+    waves: float = 4.0
+    shortest: float = 50.0
+    least: float = 0.01
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        return super().lacking(rank) or unknown_processors(rank)
+
+    def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
+        found = None if self.lacking(rank) else _tails(rank, self)
+        return None if found is None else found.mine
+
+    def look(self, rank: Rank) -> Evidence | None:
+        found = _tails(rank, self)
+        if found is None:
+            return None
+        events, worst = events_of(rank), found.worst
+        held = worst.held.blocks if worst.held else 0
+        better, name = int(worst.waves) * worst.processors * held, rank.loaded.strings[events.codes[found.event]]
+        time = int(events.durations[found.mine].sum())
+        numbers = {
+            "kernels": events.kernels(found.mine),
+            "share": time / compute_time(rank),
+            "low": found.low,
+            "asked": found.asked,
+            "name": short(name),
+            "sizes": _sizes(rank, found.event, name, worst.blocks, better),
+            "waves": worst.waves,
+            "blocks": worst.blocks,
+            "better": better,
+            "held": held,
+            "processors": worst.processors,
+        }
+        return Evidence(found.claim, numbers, rank.spans(found.claim))
+
+    def tell(self, found: Found) -> Finding | None:
+        n = found.numbers
+        sizes = " or ".join(f"{fits:,} instead of {size:,}" for size, fits in n["sizes"])
+        where = f"a grid of at most {n['better']:,} blocks there" + (f", as with {sizes}" if sizes else "")
+        return self.finding(
+            found,
+            f"The last blocks of kernels run nearly alone, for up to {found.time(found.most)} {found.per}",
+            evidence=f"{found.percent(n['share'])} of compute is such kernels: {listed(found)} {found.per}. "
+            f"`{n['name']}` has {n['blocks']:,} blocks, {n['waves']:.2f} times what {n['processors']} processors hold "
+            f"with {n['held']} each: {n['better']:,} would be a wave less.",
+            advice=f"Choose sizes just below the boundary ({where}), or let "
+            '`torch.compile` with `mode="max-autotune"` look for another tile.',
+            low_ns=round(found.most * n["low"]),
+            assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
+            "processors without any block count." + held_up(found),
+            verify="The kernel's grid is below the boundary, and it takes a wave less.",
+            snippet='model = torch.compile(model, mode="max-autotune")',
+        )
+
+
+@cached_until_release
+def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
+    """The kernels that the rule is about; None where they lose too little."""
+    events = events_of(rank)
+    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * rule.shortest))
+    if not len(mine):
+        return None
+    ways, number = launches_of(rank, mine)
+    waves, each = (np.array(values)[number] for values in zip(*((w.waves, w.per_processor) for w in ways), strict=True))
+    rest = waves % 1
+    chosen = (waves > 1) & (waves < rule.waves) & (rest > 0) & (rest <= rule.filled)
+    left = np.where(chosen, 1 - waves / np.ceil(waves), 0.0)
+    if left @ events.durations[mine] < rule.least * rank.whole:
+        return None
+    chosen &= ~_explained(rank, mine)
+    left, number, each, mine = left[chosen], number[chosen], each[chosen], mine[chosen]
+    left = np.minimum(left, _above_roof(rank)[mine])
+    high, low = (shares * events.durations[mine] for shares in (left, np.minimum(left, 1 - each / np.ceil(each))))
+    if high.sum() < rule.least * rank.whole:
+        return None
+    saving, is_mine = np.zeros(len(events.durations)), np.zeros(len(events.durations), np.bool_)
+    saving[mine], is_mine[mine] = high, True
+    claim = shortened(rank, saving)
+    if rank.share(claim) < rule.least:
+        return None
+    worst = int(np.bincount(number, high).argmax())
+    event = int(mine[(number == worst).argmax()])
+    return _Tails(is_mine, claim, asked(rank, saving), float(low.sum() / high.sum()), ways[worst], event)
+
+
+def _sizes(rank: Rank, event: int, name: str, blocks: int, better: int) -> list[tuple[int, int]]:
+    """Sizes of a product of which each alone, cut down, makes its grid as small: from and to.
+
+    Empty unless the tile in the kernel's name explains the grid as it is.
+    """
+    owner, tile = int(work(rank).owner[event]), _TILE.search(name)
+    known = work(rank).signatures[int(work(rank).calls["signature"].to_numpy()[owner])].work if owner != NONE else None
+    if known is None or known.product is None or tile is None:
+        return []
+    batch, m, n, _ = known.product
+    for tall, wide in ((int(tile[1]), int(tile[2])), (int(tile[2]), int(tile[1]))):
+        rows, columns = -(-m // max(tall, 1)), -(-n // max(wide, 1))
+        if batch * rows * columns == blocks:
+            fitting = (m, better // (batch * columns) * tall), (n, better // (batch * rows) * wide)
+            return [(size, fits) for size, fits in fitting if fits > 0]
+    return []
+
+
+def _explained(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of which device events (by their places) others tell the cause."""
+    owner = work(rank).owner[mine]
+    attention = np.append(of_attention(rank), False)[owner] & (owner != NONE)
+    return np.asarray(context_of(rank).explained(rank, "C15")[mine] | _misaligned(rank, mine) | attention, np.bool_)
+
+
+def _misaligned(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of them load less than 16 bytes at once, as far as name and operator tell."""
+    events = events_of(rank)
+    codes, number = np.unique(events.codes[mine], return_inverse=True)
+    counts = np.array([elements_at_once(rank.loaded.strings[code]) for code in codes.tolist()])[number]
+    known = [each.work for each in work(rank).signatures]
+    sizes = events.of_calls(np.array([SIZES[each.dtype] if each else 0 for each in known] or [0]), 0)[mine]
+    return np.asarray((counts * sizes > 0) & (counts * sizes < VECTOR), np.bool_)
+
+
+def _above_roof(rank: Rank) -> NDArray[np.float64]:
+    """Share of its time that each device event takes above the roof of its call, 1 where that is not known."""
+    found = work(rank)
+    roof = found.roof / np.maximum(found.calls["time"].to_numpy(), 1)
+    each = np.append(np.clip(1 - np.nan_to_num(roof, nan=0.0), 0, 1), 1.0)
+    return np.asarray(np.where(found.owner == NONE, 1.0, each[found.owner]), np.float64)

@@ -1,0 +1,111 @@
+"""Rules about the data loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import IDLE, listed, per
+from htareport.rank.idle import Cause
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+
+@dataclass(frozen=True)
+class _Loading(Rule):
+    """What the rules about the data loader have in common."""
+
+    family, section = Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle, confidence = True, "high"
+    single: ClassVar[bool]
+
+    least: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claim = rank.idle_by(Cause.LOADING)
+        if rank.share(claim) < self.least:
+            return None
+        names = rank.idle_names(Cause.LOADING)
+        if self.single != any("_SingleProcess" in name for name, _ in names):
+            return None
+        spans = rank.spans(claim, name=names[0][0] if names else "")
+        workers = any("_MultiProcessing" in name for name, _ in names)
+        return Evidence(claim, {"names": names, "workers": workers, "per": per(rank)}, spans)
+
+    def told(self, found: Found, where: str, advice: str, snippet: str) -> Finding:
+        """The finding of both."""
+        n = found.numbers
+        return self.finding(
+            found,
+            f"The GPU waits {found.time(found.most)} {found.per} for the data loader{where}",
+            evidence=f"While the device is idle the host runs {listed(n['names'], found, n['per'])} {found.per}.",
+            advice=advice,
+            assumption="Loading is hidden behind the device's work altogether.",
+            verify="*Data loading* is gone from *Idle time by what the host did*.",
+            snippet=snippet,
+        )
+
+
+@dataclass(frozen=True)
+class InputStall(_Loading):
+    """The device waits for the next batch, which worker processes load.
+
+    ## When it speaks
+    The data loader's `__next__` runs while the device is idle, for at least `least` of the step. Loading that the
+    device's work hides is no finding. Where the loader works in the main process, H15 says so instead.
+
+    ## What it could save
+    The idle time that the loader fills.
+
+    ## What to do
+    More workers (`num_workers`) and more ahead (`prefetch_factor`); profile the dataset's `__getitem__`; decode on the
+    device or beforehand; read from a faster disk.
+
+    ## How to verify
+    *Data loading* is gone from the idle time by what the host did.
+    """
+
+    code, title, single = "H14", "The device waits for the data loader", False
+
+    def tell(self, found: Found) -> Finding:
+        return self.told(
+            found,
+            ", whose workers are too slow" if found.numbers["workers"] else "",
+            "More workers (at most as many as cores per rank) or more ahead (`prefetch_factor`); profile the dataset's "
+            "`__getitem__`; decode on the GPU or beforehand.",
+            "DataLoader(dataset, batch_size, num_workers=16, prefetch_factor=4, persistent_workers=True)",
+        )
+
+
+@dataclass(frozen=True)
+class SingleProcessLoader(_Loading):
+    """The device waits for the next batch, which the main process loads itself.
+
+    ## When it speaks
+    The `__next__` of a loader without workers (`_SingleProcessDataLoaderIter`) runs while the device is idle, for at
+    least `least` of the step.
+
+    ## What it could save
+    The idle time that the loader fills, if enough workers load ahead.
+
+    ## What to do
+    Load in worker processes (`num_workers`, as many as cores per rank allow), which stay (`persistent_workers=True`)
+    and fill pinned memory (`pin_memory=True`).
+
+    ## How to verify
+    *Data loading* is gone from the idle time by what the host did.
+    """
+
+    code, title, single = "H15", "The data loader works in the main process", True
+
+    def tell(self, found: Found) -> Finding:
+        return self.told(
+            found,
+            ", which works in the main process",
+            "Load in worker processes and ahead: `num_workers=4` or more, `persistent_workers=True`, and "
+            "`pin_memory=True`.",
+            "DataLoader(dataset, batch_size, num_workers=8, persistent_workers=True, pin_memory=True)",
+        )

@@ -1,0 +1,183 @@
+"""Rules about launching: many small kernels one by one, steps that a CUDA graph could replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from htareport.algorithms import intervals
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import DISPATCH, graphed, in_front, per, times
+from htareport.rank.interval_sets import Sets, common, joined, minus
+from htareport.rank.rank import Rank
+from htareport.rank.repeats import Repeats, repeats_of
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_SECTION = "launch_stats"
+_KEPT_NS = 1_000  # Per kernel: what is left of its gap.
+_REPLAY_NS = 10_000  # Per step: what a replay takes of the host.
+_GRAPHED = 'model = torch.compile(model, mode="reduce-overhead")  # Or torch.cuda.make_graphed_callables.'
+
+
+@dataclass(frozen=True)
+class LaunchBound(Rule):
+    """Many small kernels, each of which the device waits for.
+
+    ## When it speaks
+    Idle time in front of compute kernels of less than `short` µs, in which the host dispatches and launches, takes at
+    least `least` of the step. Gaps of more than `longest` µs don't count: no dispatch takes that long, so they have
+    another cause. The number of small kernels alone says nothing: half of a healthy step's are. What a CUDA graph
+    replays already does not count.
+
+    ## What it could save
+    Those gaps, but for 1 µs per kernel. Where a CUDA graph could replay the step (H3), what that could save.
+
+    ## What to do
+    CUDA graphs: `torch.compile(mode="reduce-overhead")` or `torch.cuda.make_graphed_callables`; foreach or fused
+    optimizers; larger batches.
+
+    ## How to verify
+    Fewer launches per step, and the idle time of operators and launch calls goes down.
+    """
+
+    code, title, family, section = "H2", "Small kernels are launched one by one", Family.HOST, _SECTION
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle = True
+
+    short: float = 10.0
+    longest: float = 500.0
+    least: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claim, small = self.gaps(rank)
+        if rank.share(claim) < self.least:
+            return None
+        repeats = repeats_of(rank)
+        if proven := repeats.is_proven(GraphCandidate().equal):
+            claim = joined(claim, replayable(rank, repeats))
+        numbers = {
+            "small": small,
+            "events": sum(map(len, rank.events_by_lane.values())),
+            "proven": proven,
+            "graph": _candidate(repeats),
+            "per": per(rank),
+        }
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def gaps(self, rank: Rank) -> tuple[Sets, int]:
+        """What of gaps in front of short kernels the host could save, and how many such kernels there are."""
+        dispatch, found, small = rank.idle_by(*DISPATCH), Sets(), 0
+        for lane in rank.lanes:
+            events = rank.events_by_lane[lane]
+            starts = events["ts"].to_numpy()
+            is_short = ((events["kind"] == "compute") & (events["dur"] < 1000 * self.short)).to_numpy()
+            is_short = is_short & ~graphed(rank, events["launch"].to_numpy())
+            idle = rank.idle.get(lane, intervals.EMPTY)
+            place = np.searchsorted(starts, idle[:, 1])
+            at = np.minimum(place, len(starts) - 1)
+            before = (place < len(starts)) & (starts[at] == idle[:, 1]) & is_short[at]
+            chosen = idle[before]
+            room = chosen[:, 1] - chosen[:, 0] - _KEPT_NS
+            room[chosen[:, 1] - chosen[:, 0] > 1000 * self.longest] = 0
+            found[lane] = np.column_stack((chosen[:, 0], chosen[:, 0] + room))[room > 0]
+            small += int(is_short.sum())
+        return common(found, dispatch), small
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        what = "that a CUDA graph could replay" if n["proven"] else f"of kernels under {self.short:g} µs"
+        return self.finding(
+            found,
+            f"The GPU waits {found.time(found.most)} {found.per} for launches {what}",
+            evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {found.per} are "
+            f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
+            f"{n['graph']}".strip(),
+            advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), '
+            f"{'' if found.infers else 'fused optimizers (`fused=True`), '}larger batches.",
+            assumption="One launch starts them all; 10 µs per step are kept."
+            if n["proven"]
+            else "One launch starts them all; each keeps 1 µs.",
+            verify="Fewer launches per step; idle time of operators and launch calls goes down.",
+            snippet=_GRAPHED,
+            confidence="high" if n["proven"] else "medium",
+        )
+
+
+@dataclass(frozen=True)
+class GraphCandidate(Rule):
+    """Steps launch the same work every time, so that one CUDA graph could replay it.
+
+    ## When it speaks
+    At least `equal` of the steps, three or more, launch the same kernels on the same streams in the same order, nothing
+    between their first and last launch stands in the way of a capture (no synchronisation, no allocation from the
+    driver), and the host is late there for at least `least` of the step. What graphs replay already, and the idle time
+    before it, does not count. Where H2 speaks, it is said there.
+
+    ## What it could save
+    The idle time from the first launch to the last work of a step in which the host dispatches and launches, but for
+    10 µs per step.
+
+    ## What to do
+    `torch.compile(mode="reduce-overhead")`, `torch.cuda.make_graphed_callables`, or `torch.cuda.graph` by hand. Shapes
+    must stay what they are; inputs are copied into fixed buffers.
+
+    ## How to verify
+    A few graph launches per step instead of one launch per kernel.
+    """
+
+    code, title, family, section = "H3", "A CUDA graph could replay the step", Family.HOST, _SECTION
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.STEPS})
+    about_idle, confidence = True, "high"
+
+    equal: float = 0.9
+    least: float = 0.05
+
+    def look(self, rank: Rank) -> Evidence | None:
+        repeats, bound = repeats_of(rank), LaunchBound()
+        if not repeats.is_proven(self.equal) or rank.share(bound.gaps(rank)[0]) >= bound.least:
+            return None
+        claim = replayable(rank, repeats)
+        if rank.share(claim) < self.least:
+            return None
+        return Evidence(claim, {"graph": _candidate(repeats)}, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding:
+        return self.finding(
+            found,
+            f"The GPU waits {found.time(found.most)} {found.per} for launches that a CUDA graph could replay",
+            evidence=found.numbers["graph"],
+            advice="Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied "
+            "into fixed buffers.",
+            assumption="One replay takes 10 µs of the host.",
+            verify="A few graph launches per step instead of one launch per kernel.",
+            snippet=_GRAPHED,
+        )
+
+
+def replayable(rank: Rank, repeats: Repeats) -> Sets:
+    """Idle time in which the host dispatches what a graph would replay, without the first 10 µs of each step.
+
+    Before what a graph replays already, the device waits for one launch, which another graph would not spare.
+    """
+    inside = repeats.region + np.array([_REPLAY_NS, 0])
+    inside = inside[inside[:, 1] > inside[:, 0]]
+    single = minus(rank.idle_by(*DISPATCH), in_front(rank, rank.launches["graph"].to_numpy()))
+    return common(single, dict.fromkeys(rank.lanes, inside))
+
+
+def _candidate(repeats: Repeats) -> str:
+    """Whether a CUDA graph could replay the step, as far as the trace shows."""
+    if not repeats.steps:
+        return ""
+    barred = f" In the way of a capture: {times(repeats.blockers[:3], repeats.steps)} per step."
+    barred = barred if repeats.blockers else ""
+    if repeats.steps == 1:
+        return f"A CUDA graph could replay the step if steps repeat, which one step cannot show.{barred}"
+    if repeats.equal < GraphCandidate().equal * repeats.steps:
+        return f"Steps differ: {repeats.equal} of {repeats.steps} launch the same.{barred}"
+    return (
+        f"{repeats.equal} of {repeats.steps} steps launch the same {repeats.events:,.0f} kernels and copies in the "
+        f"same order: a CUDA graph could replay them.{barred}"
+    )

@@ -1,0 +1,154 @@
+"""Rules about memory that is asked from the driver, or given back, within the steps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.distinct import unique_sorted
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import IDLE, listed, operators_around, per, rows_named, times
+from htareport.rank.idle import Cause
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_ALLOCATIONS = re.compile(
+    r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostRegister)|^(?:cu|hip)Mem(?:Alloc|Free|Create|Map|Release|Unmap)"
+)
+_FREES = re.compile(r"^(?:cuda|hip)Free(?!Host|Async)|^(?:cu|hip)MemUnmap")
+_EMPTY_CACHE = re.compile(r"empty_cache")
+_START_NS = 50_000_000  # No call of a warm allocator lasts so long.
+
+
+@dataclass(frozen=True)
+class DriverAllocations(Rule):
+    """Memory is asked from the driver within the steps, which stops the host and often the device.
+
+    ## When it speaks
+    The device is idle while `cudaMalloc`, `cudaFree` and the like run, for at least `least` of the step. Where
+    `empty_cache` is what frees, H10 says so instead.
+
+    ## What it could save
+    The idle time in which they run.
+
+    ## What to do
+    `PYTORCH_ALLOC_CONF=expandable_segments:True`, inputs of fixed shapes, less memory at the peak. In the first steps
+    of a run such calls are normal: record later ones.
+
+    ## How to verify
+    No `cudaMalloc` after the first steps.
+    """
+
+    code, title, family, section = "H9", "The allocator goes to the driver", Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle, confidence = True, "high"
+
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claim = rank.idle_by(Cause.ALLOCATING)
+        if rank.share(claim) < self.least or _emptied(rank, EmptyCache().steps):
+            return None
+        rows = rows_named(rank, _ALLOCATIONS, "call")
+        numbers = {
+            "names": rank.idle_names(Cause.ALLOCATING),
+            "calls": len(rows),
+            "start": not len(rank.steps) or int(rank.host.at("dur", rows).max(initial=0)) >= _START_NS,
+            "per": per(rank),
+        }
+        return Evidence(claim, numbers, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        often = "Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak."
+        return self.finding(
+            found,
+            f"Memory is asked from the driver while the GPU is idle: {found.time(found.most)} {found.per}",
+            evidence=f"{n['calls'] / n['per']:,.3g}× {found.per}; idle time is filled by "
+            f"{listed(n['names'], found, n['per'])}.",
+            advice="If this is the start of the process, record once it is warm: such calls are normal there. Else "
+            f"{often[0].lower()}{often[1:]}"
+            if n["start"]
+            else often,
+            assumption="The cache serves every allocation after the first steps.",
+            verify="No `cudaMalloc` or `cudaFree` within the steps.",
+            snippet="PYTORCH_ALLOC_CONF=expandable_segments:True python main.py",
+        )
+
+
+@dataclass(frozen=True)
+class EmptyCache(Rule):
+    """`torch.cuda.empty_cache()` gives the cache back within the steps, and the next step asks for it again.
+
+    ## When it speaks
+    In at least `steps` of the steps three or more frees follow each other within 1 ms outside of operators, or a
+    function `empty_cache` is recorded, and the device is idle while memory is freed and asked for, for at least `least`
+    of the step. Frees within an operator are those of an allocator that is short of memory (H9).
+
+    ## What it could save
+    The idle time of all calls that free and allocate.
+
+    ## What to do
+    Remove `torch.cuda.empty_cache()` from the loop.
+
+    ## How to verify
+    No `cudaFree` and `cudaMalloc` within the steps.
+    """
+
+    code, title, family, section = "H10", "The cache is emptied within the loop", Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.STEPS})
+    about_idle, confidence = True, "high"
+
+    steps: float = 0.5
+    least: float = 0.005
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claim = rank.idle_by(Cause.ALLOCATING)
+        if rank.share(claim) < self.least or not (steps := _emptied(rank, self.steps)):
+            return None
+        numbers = {"names": rank.idle_names(Cause.ALLOCATING), "steps": steps, "of": rank.num_steps, "per": per(rank)}
+        frees = rows_named(rank, _FREES, "call")
+        return Evidence(claim, numbers | {"calls": [("cudaFree", len(frees))]}, rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"The cache is emptied in the loop: {found.time(found.most)} {found.per} to free and allocate again",
+            evidence=f"In {n['steps']} of {n['of']} steps memory is given back outside of operators "
+            f"({times(n['calls'], n['per'])} per step). Idle time is filled by {listed(n['names'], found, n['per'])}.",
+            advice="Remove `torch.cuda.empty_cache()` from the loop: the cache is there to be used again, and emptying "
+            "it makes no room for PyTorch itself.",
+            assumption="The cache serves every allocation after the first steps.",
+            verify="No `cudaFree` and `cudaMalloc` within the steps.",
+            snippet="# torch.cuda.empty_cache()",
+        )
+
+
+def _emptied(rank: Rank, share: float) -> int:
+    """In how many steps the cache is emptied; 0 where that is fewer than this share of them."""
+    steps, host = rank.steps, rank.host
+    if not len(steps):
+        return 0
+    frees = rows_named(rank, _FREES, "call")
+    outside = frees[operators_around(rank)[frees] < 0]
+    stamps = [_bursts(host.at("ts", outside))]
+    functions, strings = rank.loaded.tables.get("python_function", {}), rank.loaded.strings
+    for table, codes in ((functions, functions.get("name")), (host, host["name"])):
+        if codes is not None:
+            used = [code for code in unique_sorted(codes).tolist() if _EMPTY_CACHE.search(strings[code])]
+            stamps.append(np.asarray(table["ts"])[np.isin(codes, used)])
+    found = np.concatenate(stamps)
+    inside = [((begin <= found) & (found < end)).any() for begin, end in steps[["start", "end"]].to_numpy().tolist()]
+    number = int(np.sum(inside))
+    return number if number >= share * len(steps) else 0
+
+
+def _bursts(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Stamps at which two more follow within 1 ms."""
+    stamps = np.sort(stamps)
+    return stamps[:-2][stamps[2:] - stamps[:-2] <= 1_000_000] if len(stamps) > 2 else stamps[:0]  # noqa: PLR2004

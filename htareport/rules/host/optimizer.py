@@ -1,0 +1,149 @@
+"""Rules about the optimizer: one kernel per parameter, gradients filled with zeros."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import IDLE, during, name_of, per, rows_named
+from htareport.rank.interval_sets import Sets, joined
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.report.units import counted
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_STEP = re.compile(r"^Optimizer\.step#")
+_ZERO_GRAD = re.compile(r"^Optimizer\.zero_grad#")
+_FUSED = re.compile(r"multi_tensor_apply|[Ff]usedAdam|FusedSgd|fused_adam|fused_sgd")
+_FILL = re.compile(r"[Ff]ill|Memset|zero")
+
+
+def _launched_in(rank: Rank, rows: NDArray[np.int64]) -> pd.DataFrame:
+    """Device events that are launched while rows of the host table run, on whatever thread."""
+    host, events = rank.host, rank.device_events
+    runs = intervals.union(host.at("ts", rows), host.at("end", rows))
+    launch = events["launch"].to_numpy()
+    launched = np.where(launch >= 0, rank.launches["ts"].to_numpy()[launch], -1)
+    place = np.searchsorted(runs[:, 0], launched, side="right") - 1
+    inside = (place >= 0) & (launched < runs[np.maximum(place, 0), 1]) if len(runs) else np.zeros(len(events), bool)
+    return events[inside]
+
+
+@dataclass(frozen=True)
+class UnfusedOptimizer(Rule):
+    """The optimizer launches kernels parameter by parameter, and the device waits for them.
+
+    ## When it speaks
+    `Optimizer.step` launches more than `kernels` kernels per step, more than `ratio` for each that works on many
+    tensors (`multi_tensor_apply`) or is fused, and the device is idle meanwhile for at least `least` of the step.
+
+    ## What it could save
+    The idle time while `Optimizer.step` runs.
+
+    ## What to do
+    `fused=True`, where the optimizer has it, or `foreach=True`; Apex or Transformer Engine for others.
+
+    ## How to verify
+    A few kernels per optimizer step.
+    """
+
+    code, title, family, section = "H19", "The optimizer works parameter by parameter", Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle, confidence = True, "high"
+
+    kernels: float = 300.0
+    ratio: float = 5.0
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        rows = rows_named(rank, _STEP)
+        claim = during(rank, rows)
+        if rank.share(claim) < self.least:
+            return None
+        names = _launched_in(rank, rows)["name"].astype(str)
+        fused = int(names.str.contains(_FUSED).sum())
+        if len(names) < self.kernels * per(rank) or len(names) < self.ratio * fused:
+            return None
+        name = name_of(rank, int(rows[0]))
+        numbers = {"kernels": len(names), "fused": fused, "name": name, "per": per(rank)}
+        return Evidence(claim, numbers, rank.spans(claim, name=name))
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        optimizer = n["name"].partition("#")[2].partition(".")[0] or "the optimizer"
+        fused = f"of which {n['fused'] / n['per']:,.3g} work on many tensors" if n["fused"] else "each for one tensor"
+        return self.finding(
+            found,
+            f"The GPU waits {found.time(found.most)} {found.per} while {optimizer} updates parameter by parameter",
+            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {found.per}, {fused}.",
+            advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
+            "one. It is `foreach` by default since PyTorch 2.0.",
+            assumption="A few kernels take the place of all.",
+            verify="A few kernels per optimizer step.",
+            snippet=f"optimizer = torch.optim.{optimizer if optimizer.isidentifier() else 'AdamW'}"
+            "(model.parameters(), lr, fused=True)",
+        )
+
+
+@dataclass(frozen=True)
+class ZeroedGradients(Rule):
+    """Gradients are filled with zeros, tensor by tensor.
+
+    ## When it speaks
+    `Optimizer.zero_grad` launches more than `fills` fills per step, and these and the idle time while it runs take at
+    least `least` of the step.
+
+    ## What it could save
+    That time.
+
+    ## What to do
+    `zero_grad(set_to_none=True)`, the default since PyTorch 2.0.
+
+    ## How to verify
+    `Optimizer.zero_grad` launches nothing.
+    """
+
+    code, title, family, section = "H20", "Gradients are filled with zeros", Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle, confidence = True, "high"
+
+    fills: float = 10.0
+    least: float = 0.005
+
+    def look(self, rank: Rank) -> Evidence | None:
+        rows = rows_named(rank, _ZERO_GRAD)
+        if not len(rows):
+            return None
+        events = _launched_in(rank, rows)
+        fills = events[events["name"].astype(str).str.contains(_FILL)]
+        claim = joined(during(rank, rows), rank.clipped(_runs(rank, fills)))
+        if len(fills) < self.fills * per(rank) or rank.share(claim) < self.least:
+            return None
+        return Evidence(claim, {"fills": len(fills), "per": per(rank)}, rank.spans(claim, name="zero_grad"))
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"Filling gradients with zeros takes {found.time(found.most)} {found.per}",
+            evidence=f"`Optimizer.zero_grad` launches {n['fills'] / n['per']:,.0f} fills {found.per}.",
+            advice="Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.",
+            assumption="The first backward pass writes gradients instead of adding to zeros.",
+            verify="`Optimizer.zero_grad` launches nothing.",
+            snippet="optimizer.zero_grad(set_to_none=True)",
+        )
+
+
+def _runs(rank: Rank, events: pd.DataFrame) -> Sets:
+    """When these device events run, by lane."""
+    found = Sets()
+    for device, capture in rank.lanes:
+        mine = events[(events["device"] == device) & (events["capture"] == capture)]
+        found[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
+    return found

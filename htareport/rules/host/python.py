@@ -1,0 +1,133 @@
+"""A rule about Python code in which the host launches nothing: hooks, custom backward functions, wrappers, loops."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from htareport.rank.capability import Capability
+from htareport.rank.host_calls import PYTHON_CATEGORY
+from htareport.rank.host_rows import IDLE, frame_in, per, short
+from htareport.rank.interval_sets import joined
+from htareport.rank.python_stacks import OWN, Stacks
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.context import context_of
+
+_LIBRARY = re.compile(r"(?:^|/)torch/|^<|(?:^|/)(?:contextlib|functools|threading)\.py")
+_OTHERS = r"^Python GC|gc\.collect|function collect>|dataloader\.py|_next_data|empty_cache|(?:^|/)torch/profiler/"
+_CLAIMED = {  # What other rules have said already.
+    "H12": r"torch/_(?:dynamo|inductor|functorch)/|triton/",
+    "H19": r"torch/optim/|Optimizer\.step",
+}
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class PythonOverhead(Rule):
+    """Python functions take time themselves while the device is idle: hooks, `Function.backward`, wrappers, loops.
+
+    ## When it speaks
+    Python stacks are recorded, and one function (file and line) fills at least `least` of the step with time in which
+    the device is idle, the host is late, and the thread that launches next is in that function itself: in no operator,
+    runtime call or function that it calls. What is built in counts for the function that calls it. Data loaders,
+    garbage collection and the profiler don't count, nor do optimizers (H19) and compilation (H12) where these rules
+    speak.
+
+    ## What it could save
+    The idle time that such functions fill; half of it is the lower estimate. Recording stacks slows Python itself.
+
+    ## What to do
+    In the backward pass: fewer hooks, custom functions that `torch.compile` traces (compiled autograd), or operators
+    in C++ or Triton. Elsewhere: `torch.compile` runs without Python between operators; take loops over tensors, logging
+    and bookkeeping out of the step.
+
+    ## How to verify
+    The functions are gone from the idle time, and the step is shorter without stacks, too.
+    """
+
+    code, title, family, section = "H22", "Python code keeps the device waiting", Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle = True
+
+    least: float = 0.02
+
+    def lacking(self, rank: Rank) -> tuple[str, ...]:
+        found = super().lacking(rank)
+        stacks = () if PYTHON_CATEGORY in rank.loaded.tables else ("no Python stacks: profile with_stack=True",)
+        return (*found, *stacks)
+
+    def look(self, rank: Rank) -> Evidence | None:
+        if rank.share(rank.idle_by(*OWN)) < self.least:
+            return None
+        claimed = (pattern for code, pattern in _CLAIMED.items() if code in context_of(rank).found)
+        stacks = Stacks(rank, "|".join([_OTHERS, *claimed]))
+        times = stacks.times()
+        times = times[times["time"] >= self.least * rank.whole]
+        if not len(times):
+            return None
+        sets = [stacks.sets(code) for code in times.index.tolist()]
+        strings, every = rank.loaded.strings, per(rank)
+        named = zip(times.index.tolist(), times["time"].tolist(), times["backward"].tolist(), strict=True)
+        frames = [
+            {"name": strings[code], "time": idle / every, "backward": back / idle}
+            for code, idle, back in list(named)[:_MOST_NAMED]
+        ]
+        frames[0]["built_in"] = stacks.built_in(times.index[0])
+        name = str(frames[0]["name"])
+        spans = rank.spans(sets[0], name=short(name))
+        caller = frame_in(rank, spans)
+        numbers = {"frames": frames, "number": len(times), "caller": caller if caller != name else ""}
+        return Evidence(joined(*sets), numbers, spans)
+
+    def tell(self, found: Found) -> Finding:
+        frames, number = found.numbers["frames"], found.numbers["number"]
+        first = frames[0]
+        what = f"`{short(first['name'])}`" if number == 1 else f"{number} functions"
+        said = ", ".join(_words(each, found) for each in frames)
+        kind, caller = _kind(first), found.numbers["caller"]
+        within = f" The longest such time is in `{short(caller)}`." if caller else ""
+        return self.finding(
+            found,
+            f"Python code keeps the GPU waiting {found.time(found.most)} {found.per}, in {what}",
+            evidence=f"The device is idle while the host runs {said} {found.per}: in the function itself, in no "
+            f"operator or call of the runtime.{within}",
+            advice=_ADVICE[kind],
+            assumption="That Python takes no time any more. Recording stacks slows Python itself: it is less without.",
+            verify="The function is gone from the idle time, and the step is shorter without stacks, too.",
+            snippet=_SNIPPETS[kind],
+        )
+
+
+_BACK, _WRAPPER, _CODE = "backward", "wrapper", "code"
+_ADVICE = {
+    _BACK: "Take Python out of the backward pass: remove hooks or let one do the work of many, and let `torch.compile` "
+    "trace custom functions (compiled autograd), or write them as operators in C++ or Triton.",
+    _WRAPPER: "These are PyTorch's own functions around modules and operators: `torch.compile` or CUDA graphs run "
+    "without them. Fewer, larger modules help as well.",
+    _CODE: "Take what it does out of the step, do it every n steps or for all tensors at once; or let `torch.compile` "
+    "trace it, or write it in C++.",
+}
+_SNIPPETS = {
+    _BACK: "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)  # Its backward pass, too.",
+    _WRAPPER: 'model = torch.compile(model, mode="reduce-overhead")',
+    _CODE: "model = torch.compile(model)  # Or py-spy record -- python main.py, to see more of it.",
+}
+
+
+def _kind(frame: dict[str, Any]) -> str:
+    if 2 * frame["backward"] >= 1:
+        return _BACK
+    return _WRAPPER if _LIBRARY.search(frame["name"]) else _CODE
+
+
+def _words(frame: dict[str, Any], found: Found) -> str:
+    details = list[str]()
+    if 2 * frame["backward"] >= 1:
+        details.append("in the backward pass")
+    if frame.get("built_in"):
+        details.append(f"mostly in `{short(frame['built_in'])}`")
+    told = f"`{short(frame['name'])}` {found.time(frame['time'])}"
+    return f"{told} ({', '.join(details)})" if details else told

@@ -1,0 +1,278 @@
+"""Rules about calls that wait for the device: behind them it is empty, and only then the host launches more.
+
+Each gap behind such a call belongs to one rule: to the one about its kind, where that kind takes enough of the step,
+else to the one about all of them. Behind a token that was sampled, it is I4's, where those take enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from htareport.rank.capability import Capability
+from htareport.rank.drains import Drain, Drains, drains_of
+from htareport.rank.host_rows import IDLE, frame_at, per, short, times
+from htareport.rank.rank import Rank
+from htareport.report.findings import Finding
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.context import context_of
+
+_AT_ONCE = "values = torch.stack(values).tolist()  # One read for all of them."
+_LATER = "if step % 50 == 0:\n    log(loss.item())  # Not in every step."
+
+
+@dataclass(frozen=True)
+class Waits(Rule):
+    """What the rules about waiting calls have in common."""
+
+    family, section = Family.HOST, IDLE
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+    about_idle = enables = True
+    kind: ClassVar[Drain]
+
+    least: float = 0.005
+
+    def look(self, rank: Rank) -> Evidence | None:
+        drains = _drains(rank)
+        claim = drains.sets(rank, self.kind)
+        if not claim or rank.share(claim) < self.least:
+            return None
+        return Evidence(claim, _numbers(rank, drains, self.kind), rank.spans(claim))
+
+
+def _numbers(rank: Rank, drains: Drains, *kinds: Drain) -> dict[str, object]:
+    row = drains.worst(*kinds)
+    host, at = rank.host, [row]
+    frame = frame_at(rank, int(host.at("thread", at)[0]), int(host.at("ts", at)[0])) if row >= 0 else ""
+    return {"calls": drains.calls(rank, *kinds), "frame": frame, "per": per(rank)}
+
+
+def behind(found: Found) -> str:
+    """Which calls, how often and where."""
+    n = found.numbers
+    where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
+    return (
+        "The device had run empty before these calls returned, and only then the host launched more: "
+        f"{times(n['calls'], n['per'])} {found.per}.{where}"
+    )
+
+
+@dataclass(frozen=True)
+class SyncDrains(Waits):
+    """A synchronising call lets the device run empty, and only then the host launches more.
+
+    ## When it speaks
+    A call that waits for the device (`cudaStreamSynchronize`, a blocking copy) returns after the device ran empty, and
+    its thread launches the next work after that; such gaps take at least `least` of the step. How long the call itself
+    lasts says nothing: a host that is ahead waits for nothing that is lost. What H5, H6, H7 and H8 say (scalars, shapes
+    that depend on data, copies to the host, the whole device) is not said again here.
+
+    ## What it could save
+    In each such gap, no more than the host has spent in waiting calls since the last one: that is by how much it would
+    be ahead without them. Often it is another way to time that other findings explain, and is never added to theirs.
+
+    ## What to do
+    Move what waits out of the loop, or do it every n steps; copy with `non_blocking=True` from and to pinned memory.
+
+    ## How to verify
+    The gaps behind the call are gone, and *host wait* goes down.
+    """
+
+    code, title = "H4", "Synchronisation lets the device run empty"
+
+    least: float = 0.02
+
+    def look(self, rank: Rank) -> Evidence | None:
+        drains = _drains(rank)
+        least: dict[Drain, float] = {
+            kind.kind: kind.least for kind in (ScalarReadback(), DataShapes(), CopiesBack(), WholeDevice())
+        }
+        least[Drain.SAMPLED] = 0.0  # They are of that kind only where a rule takes them.
+        kinds = [each for each in Drain if rank.share(drains.sets(rank, each)) < least.get(each, 1.0)]
+        claim = drains.sets(rank, *kinds)
+        if rank.share(claim) < self.least:
+            return None
+        return Evidence(claim, _numbers(rank, drains, *kinds), rank.spans(claim))
+
+    def tell(self, found: Found) -> Finding:
+        return self.finding(
+            found,
+            f"Synchronising calls leave the GPU idle for {found.time(found.most)} {found.per}",
+            evidence=behind(found),
+            advice="Move what waits for the device out of the loop, or do it every n steps; copy with "
+            "`non_blocking=True` from pinned memory, and make constants on the device (`torch.full`).",
+            assumption="The host uses the time that it spent in the call to launch ahead.",
+            verify="The gaps behind the call are gone; *host wait* goes down.",
+            snippet="batch = batch.pin_memory().to(device, non_blocking=True)",
+        )
+
+
+@dataclass(frozen=True)
+class ScalarReadback(Waits):
+    """`.item()` and its like read one number from the device, which runs empty meanwhile.
+
+    ## When it speaks
+    Gaps behind `aten::item` or `aten::_local_scalar_dense` (`.item()`, `float(tensor)`, `if tensor:`, `print`) take at
+    least `least` of the step. A host that is far ahead may read numbers for free; then it is silent.
+
+    ## What it could save
+    In each gap, no more than the host has spent in waiting calls since the last one.
+
+    ## What to do
+    Keep losses and metrics as tensors, add them up on the device, and read them every n steps.
+
+    ## How to verify
+    Fewer `aten::item` calls per step, and the gaps behind them are gone.
+    """
+
+    code, title, kind = "H5", "A number is read from the device, which runs empty", Drain.SCALAR
+
+    def tell(self, found: Found) -> Finding:
+        return self.finding(
+            found,
+            f"Reading single numbers from the GPU leaves it idle for {found.time(found.most)} {found.per}",
+            evidence=behind(found),
+            advice=(
+                "Take such numbers from what the host knows (lengths, whether a mask is all ones), decide on the "
+                "device (`torch.where`), or read them all at once at the end. "
+                if found.infers
+                else "Keep losses and metrics as tensors, add them up on the device and read them every n steps. "
+            )
+            + "`float(x)`, `if x:` and `print(x)` read as well.",
+            assumption="The host uses the time that it spent in the call to launch ahead.",
+            verify="Fewer `aten::item` calls per step; the gaps behind them are gone.",
+            snippet=_AT_ONCE if found.infers else _LATER,
+        )
+
+
+@dataclass(frozen=True)
+class DataShapes(Waits):
+    """An operator whose result has a size that depends on data makes the host wait for that size.
+
+    ## When it speaks
+    Gaps behind `nonzero`, `masked_select`, `unique`, `repeat_interleave`, indexing with a mask and the like take at
+    least `least` of the step.
+
+    ## What it could save
+    In each gap, no more than the host has spent in waiting calls since the last one.
+
+    ## What to do
+    Compute with the mask instead of selecting (`torch.where(mask, a, b)`, multiplication, `index_fill`); a fixed number
+    of results (`topk`); `repeat_interleave(..., output_size=n)`. Such operators also stand in the way of CUDA graphs.
+
+    ## How to verify
+    The operators are gone from the step, or come before the device's work.
+    """
+
+    code, title, kind = "H6", "Sizes that depend on data make the host wait", Drain.SHAPE
+
+    def tell(self, found: Found) -> Finding:
+        return self.finding(
+            found,
+            f"Operators whose size depends on data leave the GPU idle for {found.time(found.most)} {found.per}",
+            evidence=behind(found),
+            advice="Compute with the mask instead of selecting: `torch.where(mask, a, b)`, multiplication, "
+            "`index_fill`, `topk` with a fixed number; give `repeat_interleave` its `output_size`.",
+            assumption="The host uses the time that it spent in the call to launch ahead.",
+            verify="`aten::nonzero` and its like are gone from the step; the gaps behind them too.",
+            snippet="x = torch.where(mask, x, 0.0)  # Instead of x[mask]."
+            if found.infers
+            else "loss = torch.where(mask, loss, 0.0).sum() / mask.sum()  # Instead of loss[mask].mean().",
+        )
+
+
+@dataclass(frozen=True)
+class CopiesBack(Waits):
+    """A copy to the host blocks it until the device has done everything before, and the device runs empty.
+
+    ## When it speaks
+    Gaps behind calls that copy from the device (`.cpu()`, `.numpy()`, `.tolist()`, `copy_` into a CPU tensor) take at
+    least `least` of the step.
+
+    ## What it could save
+    In each gap, no more than the host has spent in waiting calls since the last one.
+
+    ## What to do
+    Copy into pinned memory with `non_blocking=True`, record an event behind it, and use the values a step later, while
+    the device works on the next one.
+
+    ## How to verify
+    The gaps behind the copies are gone.
+    """
+
+    code, title, kind = "H7", "Copies to the host let the device run empty", Drain.COPY_BACK
+
+    def tell(self, found: Found) -> Finding:
+        return self.finding(
+            found,
+            f"Blocking copies to the host leave the GPU idle for {found.time(found.most)} {found.per}",
+            evidence=behind(found),
+            advice="Copy into pinned memory with `non_blocking=True` and an event, launch the next step first, and use "
+            "the values afterwards; copy once instead of tensor by tensor.",
+            assumption="The host launches the next work before it needs what it copies.",
+            verify="The gaps behind the copies are gone; *host wait* goes down.",
+            snippet="pinned.copy_(result, non_blocking=True)\ndone.record()\n...  # Launch the next step.\n"
+            "done.synchronize()\nuse(pinned)",
+        )
+
+
+@dataclass(frozen=True)
+class WholeDevice(Waits):
+    """The host waits for the whole device within the step.
+
+    ## When it speaks
+    Gaps behind `cudaDeviceSynchronize` or `hipDeviceSynchronize` take at least `least` of the step; or nearly every
+    launch call lasts until its kernel has run, as under `CUDA_LAUNCH_BLOCKING=1`.
+
+    ## What it could save
+    In each gap, no more than the host has spent in waiting calls since the last one.
+
+    ## What to do
+    Remove `torch.cuda.synchronize()` that is left from timing or debugging (time with `torch.cuda.Event` instead), and
+    unset `CUDA_LAUNCH_BLOCKING`, `HIP_LAUNCH_BLOCKING` and `AMD_SERIALIZE_KERNEL`.
+
+    ## How to verify
+    No `cudaDeviceSynchronize` within the steps.
+    """
+
+    code, title, kind = "H8", "The host waits for the whole device", Drain.DEVICE
+
+    least: float = 0.002
+
+    def look(self, rank: Rank) -> Evidence | None:
+        evidence = super().look(rank)
+        if evidence is not None:
+            evidence = Evidence(
+                evidence.claim, {**evidence.numbers, "blocking": _drains(rank).blocking}, evidence.spans
+            )
+        return evidence
+
+    def tell(self, found: Found) -> Finding:
+        idle = f"the GPU is idle for {found.time(found.most)} {found.per}"
+        if found.numbers["blocking"]:
+            return self.finding(
+                found,
+                f"Every launch waits for its kernel: {idle}",
+                evidence="Launch calls return only once their kernels have run, as under `CUDA_LAUNCH_BLOCKING=1`.",
+                advice="Unset `CUDA_LAUNCH_BLOCKING` (on AMD `HIP_LAUNCH_BLOCKING`, `AMD_SERIALIZE_KERNEL`): it is for "
+                "debugging.",
+                assumption="The host launches ahead of the device.",
+                verify="Launch calls take a few µs each.",
+                snippet="unset CUDA_LAUNCH_BLOCKING",
+            )
+        return self.finding(
+            found,
+            f"The host waits for the whole device within the step: {idle}",
+            evidence=behind(found),
+            advice="Remove `torch.cuda.synchronize()` left from timing or debugging; time with events, which do not "
+            "wait.",
+            assumption="The host uses the time that it spent in the call to launch ahead.",
+            verify="No `cudaDeviceSynchronize` within the steps.",
+            snippet="start = torch.cuda.Event(enable_timing=True)  # Instead of time.time() and synchronize().",
+        )
+
+
+def _drains(rank: Rank) -> Drains:
+    """Gaps behind waiting calls; those behind sampled tokens are of the rule about these, where that looks as well."""
+    sampling = context_of(rank).rule("I4")
+    return drains_of(rank, None if sampling is None else sampling.least)

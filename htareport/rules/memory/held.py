@@ -1,0 +1,295 @@
+"""Rules about the memory of devices, from the rows that `profile_memory=True` adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from htareport.algorithms.live import growth, live_rows
+from htareport.rank.cached import cached_until_release
+from htareport.rank.capability import Capability
+from htareport.rank.memory import NO_OPERATOR, Series, outermost_operators, series_of
+from htareport.rank.rank import Rank
+from htareport.rank.training import trains
+from htareport.report import Unit
+from htareport.report.findings import Finding, Severity
+from htareport.report.units import text
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_SECTION = "memory_timeline"
+_RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)"
+_EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python main.py"
+
+
+def sized(size: float) -> str:
+    """A size as text."""
+    return text(size, Unit.BYTES)
+
+
+@cached_until_release
+def device_memory(rank: Rank) -> list[Series]:
+    """The memory of each device, not of the host, within the window."""
+    return [each for each in series_of(rank) if not each.is_cpu]
+
+
+def fill(each: Series) -> float:
+    """Most that is taken of the device's memory, as a share of it; nan where either is unknown."""
+    level = each.allocated if each.reserved is None else each.reserved
+    return float(level[each.within].max()) / each.capacity
+
+
+def fullest(rank: Rank) -> Series | None:
+    """The device whose memory is fullest; None where no size is known."""
+    known = [each for each in device_memory(rank) if np.isfinite(each.capacity)]
+    return max(known, key=fill, default=None)
+
+
+@dataclass(frozen=True)
+class NearCapacity(Rule):
+    """The device's memory is nearly full.
+
+    ## When it speaks
+    The allocator has taken more than `share` of the device's memory.
+
+    ## What it could save
+    No time by itself. The next larger batch or longer input fails, and an allocator that is short of memory frees and
+    asks again, which stops the device. An engine for inference may well take memory ahead on purpose.
+
+    ## What to do
+    Recompute activations (`torch.utils.checkpoint`), shard (`fully_shard`), a fused or 8-bit optimizer, a smaller
+    batch. *Memory over time* shows what the peak consists of.
+
+    ## How to verify
+    *Peak reserved* is below 90 % of the memory.
+    """
+
+    code, title, family, section = "M1", "Memory is nearly full", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.MEMORY})
+    confidence = "high"
+
+    share: float = 0.9
+
+    def look(self, rank: Rank) -> Evidence | None:
+        each = fullest(rank)
+        if each is None or not fill(each) > self.share:
+            return None
+        return Evidence(numbers={"device": each.device, "share": fill(each), "capacity": each.capacity,
+                                 "peak": int(each.allocated[each.within].max()), "trains": trains(rank)})  # fmt: skip
+
+    def tell(self, found: Found) -> Finding:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
+        n = evidence.numbers
+        return self.finding(
+            found,
+            f"Memory is nearly full: {found.percent(n['share'])} of {sized(n['capacity'])} are taken",
+            evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} at the peak.",
+            advice="Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak, "
+            "by operator* has what takes most."
+            if n["trains"]
+            else "An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`). "
+            "Else use smaller batches or a quantised model.",
+            verify="*Peak reserved* is below 90 % of the memory.",
+            snippet=_RECOMPUTE if n["trains"] else "",
+            severity=Severity.MEDIUM if n["trains"] else Severity.LOW,
+        )
+
+
+@dataclass(frozen=True)
+class Fragmentation(Rule):
+    """The allocator has taken much more than tensors use, and memory is short.
+
+    ## When it speaks
+    More than `unused` of what the allocator has taken is not used by tensors at their peak and for at least `sustained`
+    of the time, and what it has taken is more than `full` of the device's memory.
+
+    ## What it could save
+    No time by itself: memory that cannot be used leads to frees and new allocations (H9), or to failing.
+
+    ## What to do
+    `PYTORCH_ALLOC_CONF=expandable_segments:True` (on AMD from ROCm 7 on); inputs of few distinct shapes;
+    `max_split_size_mb`.
+
+    ## How to verify
+    *Peak reserved* comes near *Peak allocated*.
+    """
+
+    code, title, family, section = "M3", "Memory is fragmented", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.MEMORY})
+
+    unused: float = 0.25
+    sustained: float = 0.3
+    full: float = 0.7
+
+    def look(self, rank: Rank) -> Evidence | None:
+        each = fullest(rank)
+        if each is None or each.reserved is None or not fill(each) > self.full:
+            return None
+        inside = np.flatnonzero(each.within)
+        reserved, allocated = each.reserved[inside].astype(np.float64), each.allocated[inside]
+        unused = 1 - allocated / np.maximum(reserved, 1)
+        at = int(allocated.argmax())
+        lasting = np.append(np.diff(each.ts[inside]), 0).astype(np.float64)
+        lasting[np.append(np.diff(each.capture[inside]) != 0, [True])] = 0
+        share = float(lasting[unused > self.unused].sum() / lasting.sum()) if lasting.sum() else 0.0
+        if not unused[at] > self.unused or share < self.sustained:
+            return None
+        return Evidence(numbers={"device": each.device, "unused": float(unused[at]), "share": share,
+                                 "reserved": int(reserved[at]), "fill": fill(each)})  # fmt: skip
+
+    def tell(self, found: Found) -> Finding:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["unused"], -item[0]))
+        n = evidence.numbers
+        return self.finding(
+            found,
+            f"{found.percent(n['unused'])} of the memory taken from the device holds no tensor at their peak",
+            evidence=f"On rank {rank}, {n['device']}, {sized(n['reserved'])} are taken then, at most "
+            f"{found.percent(n['fill'])} of its memory; for {found.percent(n['share'])} of the time that much is "
+            "unused.",
+            advice="Let segments grow, and keep to few distinct shapes: pad inputs to buckets.",
+            verify="*Peak reserved* comes near *Peak allocated*.",
+            snippet=_EXPANDABLE,
+            severity=Severity.LOW,
+        )
+
+
+@dataclass(frozen=True)
+class Growth(Rule):
+    """More memory is held after every step.
+
+    ## When it speaks
+    At the ends of at least `steps` steps tensors hold more each time, by more than `share` of the device's memory (of
+    the largest peak, where its size is unknown) per step: the median slope between all pairs of steps.
+
+    ## What it could save
+    No time: the run fails once memory is full.
+
+    ## What to do
+    Look for what keeps tensors alive: a sum of losses without `.detach()`, outputs in a list, a graph that is retained.
+    `torch.cuda.memory._record_memory_history()` shows the lines that allocated them.
+
+    ## How to verify
+    *Growth* is 0.
+    """
+
+    code, title, family, section = "M5", "Memory grows with every step", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.MEMORY, Capability.STEPS})
+    confidence = "high"
+
+    steps: float = 4.0
+    share: float = 0.005
+
+    def look(self, rank: Rank) -> Evidence | None:
+        ends = rank.steps["end"].to_numpy()
+        for each in device_memory(rank) if len(ends) >= self.steps else ():
+            if not each.has_totals and each.capture[0] != each.capture[-1]:
+                continue  # Each capture begins anew.
+            levels = each.allocated[np.maximum(np.searchsorted(each.ts, ends, side="right") - 1, 0)]
+            more = growth(levels)
+            size = each.capacity if np.isfinite(each.capacity) else float(each.allocated.max())
+            if (np.diff(levels) > 0).all() and more > self.share * size:
+                owner = _survivors(rank, each, int(ends[0]), int(ends[-1]))
+                left = (size - levels[-1]) / more if np.isfinite(each.capacity) else np.nan
+                return Evidence(
+                    numbers={"device": each.device, "more": more, "left": left, "owner": owner, "steps": len(ends)}
+                )
+        return None
+
+    def tell(self, found: Found) -> Finding:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["more"], -item[0]))
+        n = evidence.numbers
+        full = f" It is full after {n['left']:,.0f} more." if np.isfinite(n["left"]) else ""
+        owner = f" What was allocated and not freed is mostly `{n['owner']}`'s." if n["owner"] else ""
+        return self.finding(
+            found,
+            f"{sized(n['more'])} more are held after every step",
+            evidence=f"On rank {rank}, {n['device']}, memory grew in each of {n['steps']} steps.{full}{owner}",
+            advice="Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under "
+            "`torch.inference_mode()`."
+            if found.infers
+            else "Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
+            "retained graph.",
+            verify="*Growth* is 0.",
+            snippet="with torch.inference_mode():\n    out = model(batch)"
+            if found.infers
+            else "total += loss.detach()  # Not total += loss.",
+            severity=Severity.HIGH,
+        )
+
+
+def _survivors(rank: Rank, each: Series, begin: int, end: int) -> str:
+    """The outermost operator that allocated most of what came between two stamps and is not freed; empty if unknown."""
+    inside = np.flatnonzero((each.ts >= begin) & (each.ts < end))
+    if not (each.address[inside] >= 0).any():
+        return ""
+    rows = inside[live_rows(each.address[inside], each.size[inside])]
+    owners = _by_owner(rank, each, rows)
+    return str(owners.index[0]) if len(owners) and owners.index[0] != NO_OPERATOR else ""
+
+
+def _by_owner(rank: Rank, each: Series, rows: NDArray[Any]) -> pd.Series[Any]:
+    """Bytes of allocations by the outermost operator around them, most first."""
+    frame = pd.DataFrame({"owner": outermost_operators(rank, each, rows), "bytes": each.size[rows]})
+    return frame.groupby("owner")["bytes"].sum().sort_values(ascending=False, kind="stable")
+
+
+@dataclass(frozen=True)
+class PeakOwner(Rule):
+    """One operator's tensors are a large part of the peak, and memory is short.
+
+    ## When it speaks
+    The allocator has taken more than `full` of the device's memory, and of what tensors hold at the peak one outermost
+    operator has allocated at least `share`.
+
+    ## What it could save
+    No time by itself: less memory allows larger batches.
+
+    ## What to do
+    Attention scores: `F.scaled_dot_product_attention`. Logits: a loss in chunks. Activations: recompute them.
+
+    ## How to verify
+    *Peak allocated* goes down.
+    """
+
+    code, title, family, section = "M6", "One operator holds much of the peak", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.MEMORY, Capability.HOST_OPS})
+
+    full: float = 0.7
+    share: float = 0.3
+
+    def look(self, rank: Rank) -> Evidence | None:
+        each = fullest(rank)
+        if each is None or not fill(each) > self.full or not (each.address >= 0).any():
+            return None
+        allocated = np.where(each.within, each.allocated, -1)
+        at = int(allocated.argmax())
+        first = int(np.searchsorted(each.capture, each.capture[at]))
+        rows = first + live_rows(each.address[first : at + 1], each.size[first : at + 1])
+        owners = _by_owner(rank, each, rows)
+        owners = owners[owners.index != NO_OPERATOR]
+        peak = max(int(each.allocated[at]), 1)
+        if not len(owners) or owners.iloc[0] < self.share * peak:
+            return None
+        return Evidence(numbers={"device": each.device, "owner": str(owners.index[0]), "bytes": int(owners.iloc[0]),
+                                 "peak": peak})  # fmt: skip
+
+    def tell(self, found: Found) -> Finding:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["bytes"], -item[0]))
+        n = evidence.numbers
+        return self.finding(
+            found,
+            f"`{n['owner']}` holds {found.percent(n['bytes'] / n['peak'])} of the memory at the peak",
+            evidence=f"On rank {rank}, {n['device']}: {sized(n['bytes'])} of {sized(n['peak'])}.",
+            advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, "
+            + (
+                "only those that are read; if activations, smaller batches."
+                if found.infers
+                else "a loss in chunks; if activations, recompute them in the backward pass."
+            ),
+            verify="*Peak allocated* goes down.",
+            snippet="" if found.infers else _RECOMPUTE,
+            severity=Severity.LOW,
+        )

@@ -1,0 +1,248 @@
+"""Rules about how memory is used: room that is left, what is allocated again and again, and peaks of a moment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms import intervals
+from htareport.algorithms.intervals import Intervals
+from htareport.rank.capability import Capability
+from htareport.rank.compute_time import WORTH
+from htareport.rank.host_rows import during, of, per, rows_named
+from htareport.rank.idle import Cause
+from htareport.rank.interval_sets import total
+from htareport.rank.memory import NO_OPERATOR, Series, outermost_operators
+from htareport.rank.rank import Rank
+from htareport.rank.training import trains
+from htareport.report.findings import Finding, Severity
+from htareport.report.units import counted
+from htareport.rules.engine.base import MEDIUM, Evidence, Family, Found, Rule
+from htareport.rules.engine.context import context_of
+from htareport.rules.memory.held import device_memory, fill, fullest, sized
+
+_SECTION = "memory_timeline"
+_DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING)
+_SMALL = ("H2", "C9", "C15")  # Rules that find kernels to be small.
+_EMPTY = re.compile(r"^aten::empty(?:_like|_strided|_permuted)?$")
+
+
+def _steps(rank: Rank) -> Intervals:
+    steps = rank.steps
+    return intervals.union(steps["start"].to_numpy(), steps["end"].to_numpy())
+
+
+def _in_steps(rank: Rank, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which stamps lie within steps; without steps all do."""
+    steps = _steps(rank)
+    if not len(steps):
+        return np.ones(len(stamps), np.bool_)
+    place = np.searchsorted(steps[:, 0], stamps, side="right") - 1
+    return np.asarray((place >= 0) & (stamps < steps[np.maximum(place, 0), 1]), np.bool_)
+
+
+def _lasting(rank: Rank, each: Series) -> NDArray[np.int64]:
+    """For how long of the steps the level after each row holds, ns; what comes before the first row is not known."""
+    is_last = np.append(np.diff(each.capture) != 0, [True])  # Of its capture.
+    until = np.where(is_last, each.ts, np.append(each.ts[1:], each.ts[-1:]))
+    steps = _steps(rank)
+    return intervals.covered(steps, each.ts, until) if len(steps) else np.asarray(until - each.ts, np.int64)
+
+
+@dataclass(frozen=True)
+class Headroom(Rule):
+    """Most of the device's memory is free, while its kernels are small and the host hardly keeps up.
+
+    ## When it speaks
+    Tensors take less than `share` of the device's memory at their peak, and H2 (small kernels launched one by one), C9
+    (kernels that fill a part of the device) or C15 (narrow products) has found something on the same rank.
+
+    ## What it could save
+    Nothing of a step, but time per sample: idle time in which the host dispatches is as long for a larger batch. With
+    one k times as large there is a k-th of it per sample; the rest is named. k is what fills `filled` of the memory if
+    all of it grew with the batch, and no more than `most`.
+
+    ## What to do
+    A larger batch. In training the learning rate may have to follow; where the batch must stay as it is, let fewer
+    devices do the work, or gradients be accumulated over fewer, larger micro-batches.
+
+    ## How to verify
+    Samples per second rise (`--samples-per-step`), and the share of idle time goes down.
+    """
+
+    code, title, family, section = "M2", "Memory is left while kernels are small", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.GPU, Capability.MEMORY, Capability.LAUNCHES})
+    about_idle = True
+
+    share: float = 0.5
+    filled: float = 0.85
+    most: float = 8.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        each = fullest(rank)
+        if each is None or context_of(rank).found.isdisjoint(_SMALL):
+            return None
+        peak = int(each.allocated[each.within].max())
+        if not 0 < peak < self.share * each.capacity:
+            return None
+        times = min(self.most, self.filled * each.capacity / peak)
+        idle = rank.idle_by(*_DISPATCH)
+        saved = total(idle) * (1 - 1 / times)
+        if saved < WORTH * rank.whole:
+            return None
+        numbers = {"device": each.device, "peak": peak, "capacity": each.capacity, "times": times,
+                   "idle": rank.share(idle), "saved": saved / per(rank),
+                   "trains": trains(rank)}  # fmt: skip
+        return Evidence(numbers=numbers, spans=rank.spans(idle))
+
+    def tell(self, found: Found) -> Finding:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["saved"], -item[0]))
+        n = evidence.numbers
+        return self.finding(
+            found,
+            f"Only {found.percent(n['peak'] / n['capacity'])} of the memory is used: a batch {n['times']:.2g} times as "
+            "large fits",
+            evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} of {sized(n['capacity'])} "
+            f"at the peak, while kernels are small and the device is idle for {found.percent(n['idle'])} of "
+            f"{of(found)} because the host dispatches. With the larger batch that is {found.time(n['saved'])} less "
+            f"{found.per}, for as many samples as today: no further saving where findings about the host count that "
+            "time.",
+            advice=f"Raise the batch size by up to {n['times']:.2g} times, and adjust the learning rate. Where it must "
+            "stay, use fewer devices, or fewer and larger micro-batches."
+            if n["trains"]
+            else f"Raise the batch size by up to {n['times']:.2g} times: serve more requests together. Where there are "
+            "not as many, use fewer devices, or share this one.",
+            assumption="Dispatch takes as long for a larger batch.",
+            verify="Samples per second rise, and the share of idle time goes down.",
+            snippet=f"loader = DataLoader(dataset, batch_size=int({n['times']:.2g} * batch_size))"
+            if n["trains"]
+            else "",
+            severity=Severity.MEDIUM if found.step_ns and n["saved"] >= MEDIUM * found.step_ns else Severity.LOW,
+            spans=evidence.spans,
+        )
+
+
+@dataclass(frozen=True)
+class Churn(Rule):
+    """Memory is allocated and freed many times over in each step, and the device waits meanwhile.
+
+    ## When it speaks
+    What tensors are allocated in a step is more than `turns` times what they hold at the peak, and the device is idle
+    while the host is in `aten::empty` and its like for at least `least` of the step.
+
+    ## What it could save
+    That idle time.
+
+    ## What to do
+    Fewer tensors that live for a moment: `torch.compile`, operators that work in place or with `out=`, buffers that are
+    made once.
+
+    ## How to verify
+    Allocations per step go down in *Memory over time*, and so does idle time in `aten::empty`.
+    """
+
+    code, title, family, section = "M4", "Memory is allocated again and again", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.GPU, Capability.MEMORY, Capability.HOST_OPS, Capability.LAUNCHES})
+    about_idle = True
+
+    turns: float = 20.0
+    least: float = 0.01
+
+    def look(self, rank: Rank) -> Evidence | None:
+        claim = during(rank, rows_named(rank, _EMPTY, "operator"))
+        if rank.share(claim) < self.least:
+            return None
+        numbers = [self._turned(rank, each) for each in device_memory(rank)]
+        most = max((each for each in numbers if each), key=lambda each: each["turns"], default=None)
+        if most is None or most["turns"] <= self.turns:
+            return None
+        return Evidence(claim, most, rank.spans(claim))
+
+    @staticmethod
+    def _turned(rank: Rank, each: Series) -> dict[str, Any] | None:
+        """What is allocated on a device per step, against the peak."""
+        made = each.size[(each.size > 0) & each.within & _in_steps(rank, each.ts)]
+        peak = int(each.allocated[each.within].max())
+        if peak <= 0:
+            return None
+        turned = int(made.sum()) / rank.num_steps
+        return {"device": each.device, "calls": len(made) / rank.num_steps, "turned": turned, "peak": peak,
+                "turns": turned / peak}  # fmt: skip
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        return self.finding(
+            found,
+            f"The GPU waits {found.time(found.most)} {found.per} while memory is allocated again and again",
+            evidence=f"On rank {found.worst}, {n['device']}, {counted(n['calls'], 'allocation')} of "
+            f"{sized(n['turned'])} {found.per}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
+            "host is in `aten::empty` and its like.",
+            advice="Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place "
+            "or with `out=`, make buffers once.",
+            assumption="The host does not allocate in that time.",
+            verify="Idle time in `aten::empty` goes down.",
+            snippet="torch.mul(x, y, out=buffer)  # Instead of a new tensor in each step",
+        )
+
+
+@dataclass(frozen=True)
+class Spike(Rule):
+    """Memory peaks for a moment, far above what is held nearly all the time.
+
+    ## When it speaks
+    The allocator has taken more than `full` of the device's memory, and tensors hold more than the peak less `above` of
+    it for less than `moment` of the time.
+
+    ## What it could save
+    No time by itself: without that moment a larger batch fits.
+
+    ## What to do
+    Look at the operator: work in chunks there, in place, or free what it does not need before.
+
+    ## How to verify
+    *Peak allocated* comes near what is held nearly all the time.
+    """
+
+    code, title, family, section = "M7", "Memory peaks for a moment", Family.MEMORY, _SECTION
+    requires = frozenset({Capability.MEMORY})
+
+    above: float = 0.2
+    moment: float = 0.05
+    full: float = 0.5
+
+    def look(self, rank: Rank) -> Evidence | None:
+        each = fullest(rank)
+        if each is None or not fill(each) > self.full:
+            return None
+        allocated = np.where(each.within & _in_steps(rank, each.ts), each.allocated, -1)
+        at, lasting = int(allocated.argmax()), _lasting(rank, each)
+        peak, whole = int(allocated[at]), int(lasting.sum())
+        high = each.allocated > (1 - self.above) * peak
+        if peak <= 0 or not whole or lasting[high].sum() >= self.moment * whole:
+            return None
+        usual = int(each.allocated[~high & (lasting > 0)].max())
+        owner = str(outermost_operators(rank, each, np.array([at]))[0])
+        numbers = {"device": each.device, "peak": peak, "usual": usual, "owner": owner if owner != NO_OPERATOR else "",
+                   "share": int(lasting[high].sum()) / whole, "fill": fill(each)}  # fmt: skip
+        return Evidence(numbers=numbers)
+
+    def tell(self, found: Found) -> Finding:
+        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["fill"], -item[0]))
+        n = evidence.numbers
+        owner = f" The last allocation before it is in `{n['owner']}`." if n["owner"] else ""
+        return self.finding(
+            found,
+            f"Memory peaks at {sized(n['peak'])} for a moment; nearly all the time it is {sized(n['usual'])} at most",
+            evidence=f"On rank {rank}, {n['device']}, more is held for {found.percent(n['share'])} of the time only, "
+            f"and the allocator has taken {found.percent(n['fill'])} of the memory for it.{owner}",
+            advice="Lower that moment, and a larger batch fits: work in chunks there "
+            f"({'logits' if found.infers else 'logits and losses'}, say), in place, or free before what it does not "
+            "need.",
+            verify="*Peak allocated* comes near what is held nearly all the time.",
+            snippet="" if found.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
+            severity=Severity.LOW,
+        )

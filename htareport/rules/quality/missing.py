@@ -1,0 +1,164 @@
+"""A rule about work of the device that the trace lacks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.rank.capability import Capability
+from htareport.rank.host_rows import late, of, rows_named
+from htareport.rank.interval_sets import total
+from htareport.rank.rank import Rank
+from htareport.rank.recording import profiler_call
+from htareport.report.findings import Finding, Severity
+from htareport.report.units import counted
+from htareport.rows.classify import launching_calls
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_BEGIN = re.compile(r"StreamBeginCapture")
+_END = re.compile(r"StreamEndCapture")
+_CAPTURING = re.compile(r"Stream(?:Begin|End|Get)Capture")
+
+
+@dataclass(frozen=True)
+class WorkMissing(Rule):
+    """The trace lacks work that the device did, so that it seems idle.
+
+    ## When it speaks
+    More than `lost` of the graph launches, or of the launches of kernels (and `fewest` of these), have no device event.
+    Or the device seems idle for more than `idle` of the step, the host is late in less than `late` of that, and graphs
+    were launched: then only a part of them was recorded. Or more than `empty` of five or more steps hold less than a
+    tenth of the device events that they hold in the median. Or most launches are captured into a graph, so that they
+    start nothing. The last launches of a recording don't count: it stops before they run.
+
+    ## What it could save
+    Nothing: advice about idle time of these ranks is held back.
+
+    ## What to do
+    Record fewer steps (the profiler's buffers ran full), with the current PyTorch and driver. If graphs are not
+    recorded, record once without them (`enforce_eager=True`, without `mode="reduce-overhead"`). If they are captured,
+    record later, when they are replayed.
+
+    ## How to verify
+    Every launch has its device event.
+    """
+
+    code, title, family = "Q3", "Work of the device is missing", Family.QUALITY
+    section, confidence = "launch_stats", "high"
+    requires = frozenset({Capability.GPU, Capability.LAUNCHES})
+
+    lost: float = 0.05
+    fewest: float = 5.0
+    idle: float = 0.5
+    late: float = 0.1
+    empty: float = 0.2
+
+    def look(self, rank: Rank) -> Evidence | None:
+        calls, empty = _launches(rank), _empty_steps(rank)
+        is_capture = 2 * calls.captured > calls.kernels + calls.captured
+        has_lost = calls.lost_kernels >= max(self.fewest, self.lost * calls.kernels)
+        idle, host = rank.share(rank.idle), total(late(rank))
+        is_partial = idle > self.idle and host < self.late * total(rank.idle) and calls.graphs > 0
+        has_empty = empty > self.empty * len(rank.steps)
+        if not (calls.lost_graphs > self.lost * calls.graphs or has_lost or is_partial or has_empty or is_capture):
+            return None
+        numbers = asdict(calls) | {"has_lost": has_lost, "is_capture": is_capture, "empty": empty if has_empty else 0}
+        named = len(rows_named(rank, _CAPTURING, "call"))
+        numbers |= {"may_capture": 2 * named > calls.lost_kernels, "idle": idle, "unreliable": True}
+        return Evidence(numbers=numbers | {"host": host / max(total(rank.idle), 1)})
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        if n["is_capture"]:
+            return self.finding(
+                found,
+                "Graphs are captured in this recording, and do not run: no advice is given on idle time",
+                evidence=f"{n['captured']:,} of {n['captured'] + n['kernels']:,} launches of kernels are captured into "
+                "a graph.",
+                advice="Record later, when the graphs are replayed.",
+                verify="Graph launches, and no captures, are in the trace.",
+                snippet=profiler_call(found),
+                severity=Severity.MEDIUM,
+            )
+        words = "; ".join(self._said(found))
+        return self.finding(
+            found,
+            "Work of the GPU is missing from the trace, so it seems idle: no advice is given on idle time",
+            evidence=f"{words[:1].upper()}{words[1:]}.",
+            advice="Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and "
+            "driver. If graphs are not recorded, record once without them.",
+            verify="Every launch has its device event.",
+            snippet=profiler_call(found, steps=2),
+            severity=Severity.MEDIUM,
+        )
+
+    def _said(self, found: Found) -> list[str]:
+        """What shows that work is missing."""
+        n, said = found.numbers, list[str]()
+        if n["lost_graphs"]:
+            said.append(f"{n['lost_graphs']:,} of {n['graphs']:,} graph launches have no device event")
+        if n["has_lost"]:
+            said.append(f"{n['lost_kernels']:,} of {n['kernels']:,} launches of kernels have no device event")
+            if n["may_capture"]:
+                said.append("streams may be captured meanwhile: then they start nothing, so record replays instead")
+        if n["empty"]:
+            said.append(f"{counted(n['empty'], 'step has', 'steps have')} hardly any device events")
+        if not said:
+            said.append(
+                f"the device seems idle for {found.percent(n['idle'])} of {of(found)}, but the host is late in only "
+                f"{found.percent(n['host'])} of that: graphs were launched, and hardly any of their kernels recorded"
+            )
+        return said
+
+
+@dataclass(frozen=True)
+class _Launches:
+    """Launches of graphs and of kernels, those of each without a device event, and kernels captured into a graph."""
+
+    graphs: int
+    lost_graphs: int
+    kernels: int
+    lost_kernels: int
+    captured: int
+
+
+def _launches(rank: Rank) -> _Launches:
+    """Count launches up to the last one with a device event."""
+    calls, used = rank.launches, rank.answered
+    named, codes = np.unique(calls["name"].cat.codes.to_numpy(), return_inverse=True)
+    names = [rank.loaded.strings[code] for code in named.tolist()]
+    kernel = launching_calls(names) & np.array(["Launch" in name for name in names], np.bool_)
+    launches = kernel[codes] & (calls["correlation"].to_numpy() > 0)
+    captured = launches & ~used & _in_captures(rank)
+    launches[np.flatnonzero(used).max(initial=-1) + 1 :] = False
+    graph = launches & calls["graph"].to_numpy()
+    single = launches & ~graph & ~captured
+    sets = (graph, graph & ~used, single, single & ~used, captured)
+    return _Launches(*(int(each.sum()) for each in sets))
+
+
+def _in_captures(rank: Rank) -> NDArray[np.bool_]:
+    """Which calls are made while their thread captures a stream into a graph."""
+    calls, host = rank.launches, rank.host
+    found = np.zeros(len(calls), np.bool_)
+    start, thread = calls["ts"].to_numpy(), calls["thread"].to_numpy()
+    begins, ends = (rows_named(rank, pattern, "call") for pattern in (_BEGIN, _END))
+    end, on_thread = host.at("ts", ends), host.at("thread", ends)
+    for row, on, begin in zip(begins.tolist(), host.at("thread", begins), host.at("ts", begins), strict=True):
+        behind = end[(on_thread == on) & (ends > row)]
+        if len(behind):
+            found |= (thread == on) & (start > begin) & (start < behind.min())
+    return found
+
+
+def _empty_steps(rank: Rank) -> int:
+    """Of five or more steps how many hold less than a tenth of the median number of device events, or of the mean."""
+    numbers = rank.steps["number"]
+    if len(numbers) < 5:  # noqa: PLR2004  a median of fewer says little
+        return 0
+    counts = rank.device_events["step"].value_counts().reindex(numbers, fill_value=0)
+    usual = counts.median() or counts.mean()  # Where most of them hold nothing, so does the median.
+    return int((counts < 0.1 * usual).sum())

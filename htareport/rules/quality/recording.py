@@ -1,0 +1,131 @@
+"""Rules about the recording: what it covers, and whether it shows the work as it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from htareport.rank.capability import Capability
+from htareport.rank.idle import Cause
+from htareport.rank.interval_sets import joined, total
+from htareport.rank.rank import Rank
+from htareport.rank.recording import is_npu, profiler_call
+from htareport.report.findings import Finding, Severity
+from htareport.report.number_lists import listed
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.host.runtime import first_launches
+
+
+@dataclass(frozen=True)
+class FewSteps(Rule):
+    """Too few steps were recorded to tell what is usual.
+
+    ## When it speaks
+    A rank has fewer than `least` steps (`ProfilerStep#`).
+
+    ## What it could save
+    Nothing by itself. With one step it cannot be told whether steps repeat, vary or include warm-up, and two runs
+    cannot be compared with certainty; without steps shares are of everything recorded.
+
+    ## What to do
+    Record five steps or more, and call `prof.step()` at the end of each.
+
+    ## How to verify
+    The report speaks of five steps.
+    """
+
+    code, title, family = "Q1", "Too few steps", Family.QUALITY
+    section, confidence = "step_time", "high"
+
+    least: float = 3.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        number = len(rank.all_step_numbers)
+        if number >= self.least:
+            return None
+        return Evidence(numbers={"steps": number, "npu": is_npu(rank)})
+
+    def tell(self, found: Found) -> Finding:
+        number = min(each.numbers["steps"] for each in found.ranks.values())
+        few = f"Only {number} step{'s were' if number > 1 else ' was'} recorded"
+        return self.finding(
+            found,
+            few if number else "No steps were recorded",
+            evidence="With so few, what is special in one counts fully, and how much steps vary is not known."
+            if number
+            else "Shares and savings are of everything recorded, start and end of the loop included.",
+            advice="Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.",
+            verify="The report speaks of five steps.",
+            snippet=profiler_call(found) if not found.numbers["npu"] else "",
+            severity=Severity.LOW,
+        )
+
+
+@dataclass(frozen=True)
+class WarmUp(Rule):
+    """Warm-up lies within what was recorded.
+
+    ## When it speaks
+    The first step of a recording takes more than `ratio` times the median of its others, of which there are two or
+    more. Without steps: the device is idle for at least `share` of the time while memory is asked from the driver,
+    modules are loaded, and kernels are launched for the first time (1 ms and more in one launch call).
+
+    ## What it could save
+    Nothing by itself: means and shares include what later steps don't have.
+
+    ## What to do
+    Leave the step out (`--steps`), or raise `warmup` in the profiler's schedule.
+
+    ## How to verify
+    The first step is as long as the others.
+    """
+
+    code, title, family = "Q2", "Warm-up within the recording", Family.QUALITY
+    section, confidence = "step_time", "high"
+
+    ratio: float = 1.5
+    share: float = 0.2
+
+    def look(self, rank: Rank) -> Evidence | None:
+        steps = rank.steps
+        if not len(steps):
+            return self._start(rank)
+        slow = list[tuple[int, int, float]]()
+        for _, mine in steps.groupby("capture"):
+            length = (mine["end"] - mine["start"]).to_numpy()
+            if len(length) > 2 and length[0] > self.ratio * (usual := float(np.median(length[1:]))):  # noqa: PLR2004
+                slow.append((int(mine["number"].iloc[0]), int(length[0]), usual))
+        rest = sorted(set(steps["number"].tolist()) - {number for number, _, _ in slow})
+        return Evidence(numbers={"slow": slow, "rest": listed(rest)}) if slow else None
+
+    def _start(self, rank: Rank) -> Evidence | None:
+        if rank.capabilities.isdisjoint({Capability.LAUNCHES}):
+            return None
+        start = joined(first_launches(rank), rank.idle_by(Cause.ALLOCATING, Cause.COMPILING))
+        return Evidence(numbers={"start": total(start)}) if rank.share(start) >= self.share else None
+
+    def tell(self, found: Found) -> Finding:
+        n = found.numbers
+        if "start" in n:
+            return self.finding(
+                found,
+                f"The recording includes the start of the process, which takes {found.time(n['start'])}",
+                evidence="For that long the device is idle while memory is asked from the driver and kernels are "
+                "loaded. Much of what follows is about the start, not about a step.",
+                advice="Run some steps before the recording begins, and mark steps with `prof.step()`.",
+                verify="No launch call takes a millisecond.",
+                snippet=profiler_call(found),
+                severity=Severity.MEDIUM,
+            )
+        number, length, usual = max(n["slow"], key=lambda each: each[1] / each[2])
+        return self.finding(
+            found,
+            f"Step {number}, the first recorded, takes {length / usual:.2g} times as long as the others",
+            evidence=f"It takes {found.time(length)}, the others {found.time(usual)} in the median: it still warms up.",
+            advice="Leave it out with `--steps`, or raise `warmup` in the profiler's schedule.",
+            verify="The first step is as long as the others.",
+            snippet=f"htareport report TRACES --steps {n['rest'].replace(' ', '')}",
+            steps=tuple(each[0] for each in n["slow"]),
+            severity=Severity.LOW,
+        )

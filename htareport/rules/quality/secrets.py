@@ -1,0 +1,82 @@
+"""A rule about what the trace files hold that is nobody else's business."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from htareport.rank.rank import Rank
+from htareport.rank.recording import joined_words
+from htareport.reading.redact import HOST_SIGN, redacted
+from htareport.reading.secrets import ENVIRONMENTS, HOMES, HOSTS, KEYS, PASSWORDS, TOKENS, USERS, counted
+from htareport.report.findings import Finding, Severity
+from htareport.rules.engine.base import Evidence, Family, Found, Rule
+
+_SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)  # Whoever has these can do more than know who ran what where.
+_NAMES = (HOMES, USERS, HOSTS)
+
+
+@dataclass(frozen=True)
+class Sensitive(Rule):
+    """The trace files hold tokens, passwords, or names of users and hosts.
+
+    ## When it speaks
+    At least `fewest` names, arguments or metadata of a rank hold something that looks like a token, key, password, dump
+    of an environment, home folder, or name of a user or host. The host in a file's own name does not count.
+
+    ## What it could save
+    Nothing: it is about who may see the files. What was found is counted, never shown.
+
+    ## What to do
+    This report and its JSON hold stand-ins instead, unless `--no-redact` was given; the trace files hold it as it is.
+    Keep them where only those go who may know it; replace tokens and passwords that others have seen. Names of files
+    and folders come with `with_stack=True`, the rest with `prof.add_metadata` or strings given to `record_function`.
+
+    ## How to verify
+    The finding is gone for traces recorded anew, or speaks of names only.
+    """
+
+    code, title, family = "Q10", "Sensitive data in the trace files", Family.QUALITY
+    section, confidence = "trace_quality", "medium"
+
+    fewest: float = 1.0
+
+    def look(self, rank: Rank) -> Evidence | None:
+        loaded = rank.loaded
+        clean = loaded if loaded.is_redacted else redacted(loaded)
+        counts = Counter(clean.redactions)
+        counts[HOSTS] -= sum(str(each.meta.get("traceName", "")).count(HOST_SIGN) for each in clean.captures)
+        if sum((+counts).values()) < self.fewest:
+            return None
+        return Evidence(numbers={"counts": dict(+counts), "kept": not loaded.is_redacted})
+
+    def tell(self, found: Found) -> Finding:
+        counts, kept = Counter[str](), any(each.numbers["kept"] for each in found.ranks.values())
+        for each in found.ranks.values():
+            counts.update(each.numbers["counts"])
+        secret = [kind for kind in _SECRETS if counts[kind]]
+        there = [*secret, *(kind for kind in _NAMES if counts[kind])]
+        which = [kind for kind in there if kind in (secret or there)]
+        others = f" of {len(found.ranks)} ranks" if len(found.ranks) > 1 else ""
+        places = joined_words([counted(counts[kind], kind) for kind in there])
+        return self.finding(
+            found,
+            f"The trace files hold {joined_words(which)}"
+            + (", and so does this report: it was made with `--no-redact`" if kept else ""),
+            evidence=f"In the distinct texts of the files{others}: {places}. Values are not shown here.",
+            advice=("Make the report without `--no-redact` before anybody else gets it. " if kept else "")
+            + ("This report has stand-ins instead; mind who gets the trace files. " if not kept else "")
+            + _advice(secret),
+            verify="Traces recorded anew hold none, or names only.",
+            snippet="" if not kept else "htareport report traces/ -o report.html  # Redacts by default.",
+            severity=Severity.LOW,  # It costs no time: a warning above says it first where there are secrets.
+        )
+
+
+def _advice(secret: list[str]) -> str:
+    if secret:
+        return (
+            "Replace tokens and passwords that others may have seen, and find what wrote them: `prof.add_metadata`, "
+            "`record_function` with a text of the run's configuration, or command lines."
+        )
+    return "Names of folders and users come with `with_stack=True`, those of hosts with the profiler's own metadata."

@@ -1,0 +1,1 @@
+"""Runs analyses and rules over all ranks: workers, what they may send, and their cache."""

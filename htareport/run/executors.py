@@ -1,0 +1,258 @@
+"""Where ranks are read: in this process or in several, and how many the machine has room for.
+
+Architecture invariants: workers never write to the terminal, not even on Ctrl-C, and never outlive their parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from htareport.files.locations import paths_of, size_of
+
+COMPRESSION_RATIO = 17  # Of Kineto's JSON; 13 to 20 were measured.
+SMALL_INPUT = 300_000_000  # Raw bytes below which starting two processes takes as long as it saves: half a second.
+RANK_BYTES = 10_000_000  # What looking at a rank costs however small it is, as raw bytes: a tenth of a second.
+WORKER_BYTES = 150_000_000  # What a process takes before it reads anything.
+MEMORY_PER_RAW_BYTE = 0.5  # Peak of a rank over the size of its raw JSON.
+
+NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
+KILLED = f"its process was killed, most likely since {NO_MEMORY}"
+KILLED_AGAIN = (
+    "the workers that read it were killed again and again, most likely since they had not enough memory for it"
+)
+
+Result = TypeVar("Result")
+Files: TypeAlias = Path | tuple[Path, ...]
+
+_COMPRESSED = {".gz", ".zst", ".zip", ".tgz"}
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def make_executor(jobs: int) -> Executor | None:
+    """Return a pool of so many processes, or None (this process) for one. Leaving its `with` early ends the workers."""
+    return None if jobs <= 1 else _Pool(jobs)
+
+
+def is_of_this_machine(executor: Executor) -> bool:
+    """Whether its workers are processes that this one starts, once there is something to do."""
+    return isinstance(executor, _Pool)
+
+
+def _isolated(task: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    """Run one task in a process of its own, to its end."""
+    with _Pool(1) as pool:
+        return pool.submit(task, *arguments)
+
+
+def over_ranks(
+    task: Callable[..., Result],
+    files: Mapping[int, Files],
+    executor: Executor | None,
+    failed: Callable[[int, str], Result],
+    *arguments: Any,
+) -> Iterator[Result]:
+    """Yield what a task gives for every rank, as they come; `failed`, of a rank and a reason, where a worker fails.
+
+    The task is a plain function, which every kind of executor takes, of rank, files and the arguments.
+
+    The executor is any of concurrent.futures, None this process. One that is broken by a worker that was killed costs
+    the other ranks nothing: each is done in a process of its own, or again and alone where the workers are not ours.
+    Workers elsewhere get paths that hold there too.
+    """
+    if executor is None:
+        yield from (task(rank, paths, *arguments) for rank, paths in files.items())
+        return
+    futures, broken, blamed = dict[Future[Result], int](), list[int](), list[int]()
+    for rank, paths in files.items():
+        try:
+            futures[executor.submit(task, rank, _absolute(paths), *arguments)] = rank
+        except BrokenExecutor:  # A worker has died while the ranks are still handed out.
+            broken.append(rank)
+    for future in as_completed(futures):
+        rank = futures.pop(future)  # Its result is held once.
+        try:
+            yield future.result()
+        except BrokenExecutor:
+            broken.append(rank)
+        except Exception as error:  # noqa: BLE001  a result that could not be sent, say
+            if _is_killed(error):
+                blamed.append(rank)
+            else:
+                yield failed(rank, _reason(error))
+    # One killed worker takes a pool along, and dask blames all that was on it: alone, each rank answers for itself.
+    for rank in sorted((*blamed, *broken)):
+        submit = executor.submit if rank in blamed else _isolated
+        try:
+            yield submit(task, rank, _absolute(files[rank]), *arguments).result()
+        except Exception as error:  # noqa: BLE001  as above
+            yield failed(rank, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, BrokenExecutor):
+        return KILLED
+    if isinstance(error, CancelledError):
+        return "the cluster was lost before it was read"
+    return KILLED_AGAIN if _is_killed(error) else f"its worker failed: {error}"
+
+
+def _absolute(paths: Files) -> Files:
+    return tuple(path.absolute() for path in paths) if isinstance(paths, tuple) else paths.absolute()
+
+
+def _is_killed(error: Exception) -> bool:
+    """Whether dask gave up on a task whose workers kept dying; its own text names machines."""
+    return type(error).__name__ == "KilledWorker"
+
+
+def default_jobs(rank_sizes: Sequence[int], *, least: int = SMALL_INPUT) -> int:
+    """Return how many processes to use for ranks of these raw sizes: bound by cores, ranks and free memory.
+
+    One process, where all are together less work than `least` bytes.
+    """
+    if sum(rank_sizes) + RANK_BYTES * len(rank_sizes) < least:
+        return 1
+    jobs = min(usable_cores(), len(rank_sizes))
+    if (free := free_memory()) is not None:
+        jobs = min(jobs, int(free / (MEMORY_PER_RAW_BYTE * max(rank_sizes) + WORKER_BYTES)))
+    return max(1, jobs)
+
+
+def raw_sizes(files: Iterable[Files]) -> list[int]:
+    """Estimate the bytes of each rank's JSON once unpacked. The members of an archive share its size."""
+    ranks = [[(path, _on_disk(path)) for path in paths_of(paths)] for paths in files]
+    shares = Counter(on_disk for rank in ranks for _, on_disk in rank)
+    return [sum(_raw_size(path, on_disk) // shares[on_disk] for path, on_disk in rank) for rank in ranks]
+
+
+def _on_disk(path: Path) -> Path:
+    return next((each for each in (path, *path.parents) if each.is_file()), path)
+
+
+def _raw_size(path: Path, on_disk: Path) -> int:
+    try:
+        size = size_of(on_disk) if on_disk.is_file() else 0
+    except OSError:  # It will be said of the rank, once it is read.
+        size = 0
+    return size * COMPRESSION_RATIO if _COMPRESSED & {path.suffix, on_disk.suffix} else size
+
+
+def usable_cores() -> int:
+    """Return the cores this process may use: its affinity, and the quota of its container."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        cores = os.process_cpu_count() or 1
+    elif hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    for folder in _own_cgroups():
+        quota, _, period = _text(folder / "cpu.max").partition(" ")
+        if quota.isdigit() and period.isdigit():
+            cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def free_memory() -> int | None:
+    """Return the bytes this process can still take: what the machine has and its container allows. None: unknown."""
+    bounds = [1024 * kilobytes for kilobytes in _numbers(Path("/proc/meminfo"), "MemAvailable:")]
+    for folder in _own_cgroups():
+        limit, used = _text(folder / "memory.max"), _text(folder / "memory.current")
+        if limit.isdigit() and used.isdigit():
+            bounds.append(int(limit) - int(used) + sum(_numbers(folder / "memory.stat", "inactive_file")))
+    limit, used = (_text(_CGROUPS / "memory" / f"memory.{name}_in_bytes") for name in ("limit", "usage"))  # cgroups v1
+    if limit.isdigit() and used.isdigit():
+        bounds.append(int(limit) - int(used))
+    return max(0, min(bounds)) if bounds else None
+
+
+def give_back() -> None:
+    """Return memory that was freed to the system, which the C library would keep for requests of the same sizes."""
+    with contextlib.suppress(OSError, AttributeError):  # Of glibc only.
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _own_cgroups() -> Iterator[Path]:
+    """Yield the folders whose limits hold for this process (cgroups v2), its own first."""
+    own = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), None)
+    if own is not None:
+        folder = _CGROUPS / own.lstrip("/")
+        yield from (each for each in (folder, *folder.parents) if each.is_relative_to(_CGROUPS))
+
+
+def _numbers(path: Path, label: str) -> list[int]:
+    lines = map(str.split, _text(path).splitlines())
+    return [int(line[1]) for line in lines if line[:1] == [label]]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Answer a Ctrl-C only afterwards, so that no process is half started; a child inherits that SIGINT is blocked."""
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived = list[int]()
+    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))  # Another thread may get it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)
+
+
+class _Worker(SpawnProcess):
+    def start(self) -> None:
+        """Start with SIGINT blocked: Ctrl-C reaches the whole group, and only the parent shall answer."""
+        with interrupts_held():
+            super().start()
+
+
+class _Context(SpawnContext):
+    """What a pool starts its workers with; it knows them from before they start."""
+
+    def __init__(self) -> None:
+        self.workers = set[BaseProcess]()
+
+    def Process(self, *arguments: Any, **options: Any) -> _Worker:  # type: ignore[override]  # noqa: N802  Its name.
+        self.workers.add(worker := _Worker(*arguments, **options))
+        return worker
+
+
+class _Pool(ProcessPoolExecutor):
+    def __init__(self, jobs: int) -> None:
+        self._context = _Context()
+        super().__init__(jobs, mp_context=self._context, initializer=_end_with_parent)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:  # noqa: PYI036  Passed on.
+        if kind is not None:
+            for child in set(multiprocessing.active_children()) & self._context.workers:  # Not those of another pool.
+                child.terminate()
+        return super().__exit__(kind, *rest)
