@@ -82,7 +82,7 @@ def lent_processes(two_processes, monkeypatch):
         asked.append(jobs)
         return _Lent(two_processes) if jobs > 1 else None
 
-    for user in ("cli.reading", "hta.loading"):
+    for user in ("cli.opening", "hta.loading"):
         monkeypatch.setattr(f"htareport.{user}.make_executor", lent)
     return asked
 

@@ -99,7 +99,7 @@ def test_workers_get_paths_that_hold_elsewhere(folder, monkeypatch):
 
 
 def test_a_worker_of_another_version(folder):
-    work = analyze.Work([TemporalBreakdown()], version="0.0.1")
+    work = runner.Work([TemporalBreakdown()], version="0.0.1")
     told = runner.summarize(0, folder / "rank0.json", work).load_error
     assert told.endswith(", not 0.0.1")
     for found, has in (("0.0.1", "has htareport 0.0.1"), ("", "has no htareport")):

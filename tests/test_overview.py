@@ -9,7 +9,8 @@ from htareport.analyses import discover
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rules import rule_classes
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.run.runner import analyze
 
 HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
@@ -43,9 +44,9 @@ class _Says(Rule):
         self.family, self.section = family, section
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence(rank.idle if self.saves else {})
+        return Evidence(claim=rank.idle if self.saves else {})
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, self.said, severity=self.severity)
 
 

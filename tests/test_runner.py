@@ -320,7 +320,7 @@ def test_one_more_file_is_all_it_takes(folder, tmp_path):
 
 def test_summaries_never_raise(tmp_path):
     """Whatever is wrong with a file is text."""
-    summary = runner.summarize(3, tmp_path / "nothing.json", analyze.Work([], [], analyze.ALL))
+    summary = runner.summarize(3, tmp_path / "nothing.json", runner.Work([], [], runner.ALL))
     assert summary.rank == 3
     assert summary.facts is None
     assert summary.load_error

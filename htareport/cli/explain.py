@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from htareport.analyses import Analysis
     from htareport.plugins.options import Configurable
     from htareport.report import TableSpec
-    from htareport.rules.engine.base import Rule
+    from htareport.rules.engine.base import AnyRule
 
 
 _ITEM = re.compile(r"\s*[-*] +")
@@ -41,11 +41,11 @@ def run(arguments: Namespace) -> int:
 
 
 def _named(
-    wanted: str, analyses: dict[str, type[Analysis]], rules: dict[str, type[Rule]]
-) -> type[Analysis | Rule] | str:
+    wanted: str, analyses: dict[str, type[Analysis]], rules: dict[str, type[AnyRule]]
+) -> type[Analysis | AnyRule] | str:
     """The analysis, rule or name of a topic that is called so: by name, code or title. UsageError if nothing is."""
     topics = _topics()
-    known: dict[str, type[Analysis | Rule] | str] = {}
+    known: dict[str, type[Analysis | AnyRule] | str] = {}
     for titles in (
         {each.title: each for each in rules.values()},
         {each.title: each for each in analyses.values()},
@@ -78,7 +78,7 @@ def _help_of(topic: str) -> str:
     return findings.HELP if topic == findings.NAME else help_of(topic)
 
 
-def _list(analyses: dict[str, type[Analysis]], rules: dict[str, type[Rule]]) -> Iterator[str]:
+def _list(analyses: dict[str, type[Analysis]], rules: dict[str, type[AnyRule]]) -> Iterator[str]:
     topics = _topics()
     first, *others = topics
     groups: dict[str, list[tuple[str, str, str]]] = {}
@@ -125,7 +125,7 @@ def _topic(name: str) -> Iterator[str]:
             yield from _wrapped(f"{metric}: {meaning}", "  ") if meaning else ()
 
 
-def _rule(each: type[Rule]) -> Iterator[str]:
+def _rule(each: type[AnyRule]) -> Iterator[str]:
     from htareport.analyses import analysis_classes
 
     yield console.heading(f"{each.title} ({each.code}), a finding about: {each.family}")
@@ -151,7 +151,7 @@ def _settings(each: type[Configurable], heading: str) -> Iterator[str]:
         yield ""
 
 
-def _needs(each: type[Analysis | Rule]) -> Iterator[str]:
+def _needs(each: type[Analysis | AnyRule]) -> Iterator[str]:
     if each.requires:
         yield from (console.heading("What it needs, and what to do if that is missing"), "")
         for capability in sorted(each.requires):

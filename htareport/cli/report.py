@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from htareport.compare.gates import Gate, Verdict
     from htareport.reading.sources.job import Trace
     from htareport.report import Report
-    from htareport.rules.engine.base import Rule
+    from htareport.rules.engine.base import AnyRule
 
 EXIT_GATE, EXIT_PARTIAL = 1, 4
 FINDINGS = "findings"  # Name of the section of all rules.
@@ -190,7 +190,7 @@ def chosen_analyses(options: ReportOptions) -> list[Analysis]:
     return [each for name, each in made.items() if not options.only or name in options.only]
 
 
-def chosen_rules(options: ReportOptions) -> list[Rule]:
+def chosen_rules(options: ReportOptions) -> list[AnyRule]:
     """Make the rules, with their thresholds; none where other sections were asked for."""
     from htareport.rules import rule_classes
 

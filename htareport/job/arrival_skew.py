@@ -19,7 +19,7 @@ from htareport.rank.own_work import Own, own_time
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.base import Evidence, Found
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 STRAGGLERS = "stragglers"  # Shared: the ranks that all the others wait for.
 
@@ -35,12 +35,12 @@ def calls_of(rank: Rank) -> Evidence:
     return Evidence(numbers=numbers | {"world": world})
 
 
-def matched(found: Found) -> Matching:
+def matched(job: JobEvidence[Any]) -> Matching:
     """The collectives of all ranks, matched and on one clock: once for all rules, which all have them of every rank."""
-    if "matching" not in found.shared:
-        frames = join((rank, each.numbers["frames"]) for rank, each in found.ranks.items())
-        found.shared["times"], found.shared["matching"] = frames["times"], matching(frames)
-    made: Matching = found.shared["matching"]
+    if "matching" not in job.shared:
+        frames = join((rank, each.numbers["frames"]) for rank, each in job.by_rank.items())
+        job.shared["times"], job.shared["matching"] = frames["times"], matching(frames)
+    made: Matching = job.shared["matching"]
     return made
 
 
@@ -69,26 +69,26 @@ class Skew:
         return self.every[is_late(self.every) & (self.every["rank"] == rank)]
 
 
-def skew_of(found: Found) -> Skew:
+def skew_of(job: JobEvidence[Any]) -> Skew:
     """Work it out once for all rules that ask."""
-    if "skew" not in found.shared:
-        found.shared["skew"] = _skew(found)
-        found.shared[STRAGGLERS] = found.shared["skew"].named
-    made: Skew = found.shared["skew"]
+    if "skew" not in job.shared:
+        job.shared["skew"] = _skew(job)
+        job.shared[STRAGGLERS] = job.shared["skew"].named
+    made: Skew = job.shared["skew"]
     return made
 
 
-def _skew(found: Found) -> Skew:
-    every = arrival_rows(matched(found), found.shared["times"], 0)
+def _skew(job: JobEvidence[Any]) -> Skew:
+    every = arrival_rows(matched(job), job.shared["times"], 0)
     named = significant(every)
-    every = every[every["step"] != OUTSIDE] if found.has_steps else every
+    every = every[every["step"] != OUTSIDE] if job.has_steps else every
     last = every[every["last"].astype(bool) & every["rank"].isin(named)]
     margin = every["collective"].map(last.set_index("collective")["margin"]).fillna(0)
     every = every.assign(held=margin.where(every["wait"] > 0, 0))  # Whoever waits at all waits for the margin.
     rest = every["wait"] - every["held"]
     mean = rest.groupby(every["collective"]).transform("sum") / (every["ranks"] - 1)
     every = every.assign(rest=rest)
-    numbers = {rank: each.numbers for rank, each in found.ranks.items()}
+    numbers = {rank: each.numbers for rank, each in job.by_rank.items()}
     divide = {rank: each["per"] for rank, each in numbers.items()}
     most = {rank: each["awaited"] for rank, each in numbers.items()}
     held = {rank: float(ns) for rank, ns in every.groupby("rank")["held"].sum().items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from htareport.rank.parallel_dimensions import PIPELINE, dimensions_of
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.base import Found
+from htareport.rules.engine.evidence import JobEvidence
 
 CALLS = "direct calls"  # Among the numbers of a rank.
 _MOST_CALLS = 1_000  # Of a rank: the first, which are the same on every rank that takes part.
@@ -83,21 +84,21 @@ def _nothing() -> Packed:
     return pack({CALLS: pd.DataFrame({name: np.zeros(0, np.int64) for name in _CALLS}).astype({"group": object})})
 
 
-def waits_of(found: Found) -> pd.DataFrame:
+def waits_of(job: JobEvidence[Any]) -> pd.DataFrame:
     """Who waits for whom, on one clock, worked out once for all rules.
 
     A row for each call that receives: rank, peer (who sends), step, start (on the rank's own clock), wait (until that
     one begins to send, ns).
     """
-    if "direct waits" not in found.shared:
-        found.shared["direct waits"] = _waits(found)
-    waits: pd.DataFrame = found.shared["direct waits"]
+    if "direct waits" not in job.shared:
+        job.shared["direct waits"] = _waits(job)
+    waits: pd.DataFrame = job.shared["direct waits"]
     return waits
 
 
-def _waits(found: Found) -> pd.DataFrame:
-    calls = join((rank, each.numbers[CALLS]) for rank, each in found.ranks.items())[CALLS]
-    if found.has_steps:
+def _waits(job: JobEvidence[Any]) -> pd.DataFrame:
+    calls = join((rank, each.numbers[CALLS]) for rank, each in job.by_rank.items())[CALLS]
+    if job.has_steps:
         calls = calls[calls["step"] != OUTSIDE].reset_index(drop=True)
     if not len(calls):
         return pd.DataFrame({name: [] for name in _WAITS}, dtype=np.int64)
@@ -109,14 +110,14 @@ def _waits(found: Found) -> pd.DataFrame:
     start, dur, place, count = (calls[name].to_numpy(np.int64) for name in ("start", "dur", "place", "count"))
     every = match(rank, key.to_numpy().astype(np.int64), place, count, (start, start + dur))
     pairs = [each for each in every if len(each.ranks) == 2]  # noqa: PLR2004  who sends and who receives
-    clocks = _clocks(found, pairs)
+    clocks = _clocks(job, pairs)
     parts = [_rows(each, calls, clocks) for each in pairs]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in _WAITS}, dtype=np.int64)
 
 
-def _clocks(found: Found, pairs: list[Matched]) -> Clocks:
+def _clocks(job: JobEvidence[Any], pairs: list[Matched]) -> Clocks:
     """Those of the collectives; where some rank has none, ends of what is sent tell as well."""
-    matching = matched(found)
+    matching = matched(job)
     if all(rank in matching.clocks.offset for each in pairs for rank in each.ranks.tolist()):
         return matching.clocks
     return align([*matching.together, *pairs])

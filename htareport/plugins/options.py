@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, Self, cast, get_args, get_origin, get_type_hints
 
 from htareport.errors import UsageError
+from htareport.plugins.prose import fill
 
 _MOST = 2**62  # Of an option: beyond, arithmetic overflows.
 
@@ -43,7 +44,12 @@ class Configurable:
 
     @classmethod
     def help(cls) -> str:
-        """Return the docstring, dedented."""
+        """Return the docstring, dedented, with words where findings have values."""
+        return fill(cls.prose())
+
+    @classmethod
+    def prose(cls) -> str:
+        """Return the docstring, dedented, as it is written: see htareport.plugins.prose."""
         return inspect.cleandoc(cls.__doc__ or "")
 
     @classmethod

@@ -20,7 +20,6 @@ from htareport.rank.cached import cached_until_release
 from htareport.rank.interval_sets import Lane, Sets, total
 from htareport.rank.operator_work import NONE, Modelled, limits_of, model_of, modelled
 from htareport.rank.rank import Rank
-from htareport.rules.engine.base import Found
 
 WORTH = 0.005  # Of the step: what saves less is not spoken of.
 _WAITS = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
@@ -130,17 +129,6 @@ def shortened(rank: Rank, saving: NDArray[np.float64], beside: str = "") -> Sets
 def asked(rank: Rank, saving: NDArray[np.float64]) -> float:
     """What that would be per step and device if nothing else counted, ns."""
     return float(np.maximum(saving, 0).sum()) / rank.num_steps / max(len(rank.devices), 1)
-
-
-def held_up(found: Found) -> str:
-    """A sentence for where less than half of what was asked for is gained; the numbers say what was asked for."""
-    wanted = float(found.numbers["asked"])
-    if found.most >= wanted / 2:
-        return ""
-    return (
-        f" The work itself could take {found.time(wanted)} less, but the step would not be shorter by that: other work "
-        "runs at the same time, or the host launches what follows too late."
-    )
 
 
 def _gained(rank: Rank, lane: Lane, wanted: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,7 +18,6 @@ from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import Sets, common
 from htareport.rank.rank import Rank
 from htareport.report.findings import Span
-from htareport.rules.engine.base import Found
 
 IDLE = "idle_causes"  # The section with the numbers of most of these rules.
 ON_HOST = (
@@ -106,11 +105,6 @@ def rows_in(rank: Rank, category: str, pattern: re.Pattern[str]) -> tuple[NDArra
     return start, start + table["dur"][mine], table["capture"][mine]
 
 
-def listed(names: Iterable[tuple[str, float]], found: Found, per: float) -> str:
-    """Names with the idle time that they fill, per step."""
-    return ", ".join(f"`{short(name)}` {found.time(time / per)}" for name, time in names)
-
-
 def in_front(rank: Rank, chosen: NDArray[np.bool_]) -> Sets:
     """Idle time right before device events that some launches started, chosen by their rows; not clipped to windows."""
     found = Sets()
@@ -171,8 +165,3 @@ def frame_in(rank: Rank, spans: Sequence[Span]) -> str:
 def per(rank: Rank) -> int:
     """By what times of all steps and devices are divided to be those per step and device."""
     return rank.num_steps * max(len({device for device, _ in rank.lanes}), 1)
-
-
-def of(found: Found) -> str:
-    """What shares are of, as words."""
-    return "the step" if found.has_steps else "what was recorded"

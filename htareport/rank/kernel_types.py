@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.work import Kind
 from htareport.rank.cached import cached_until_release
-from htareport.rank.compute_time import WORTH, asked, compute_time, in_steps, shortened, work
+from htareport.rank.compute_time import in_steps, work
 from htareport.rank.device_peaks import Precision
 from htareport.rank.operator_groups import short
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
-from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Found
 
 _REACHED = 0.6  # Of the peak, by what is computed in another type.
 _MOVED = 0.8  # Of the bandwidth.
@@ -103,28 +101,3 @@ class Events:
 def events_of(rank: Rank) -> Events:
     """The compute kernels of a rank."""
     return Events(rank)
-
-
-def evidence_of(rank: Rank, mine: NDArray[np.bool_], left: NDArray[np.float64], **more: Any) -> Evidence | None:
-    """Evidence of kernels that take less; `left` is what is left of the time of each."""
-    events = events_of(rank)
-    saving = np.where(mine, events.durations * (1 - left), 0.0)
-    claim = shortened(rank, saving)
-    if rank.share(claim) < WORTH:
-        return None
-    time = int(events.durations[mine].sum())
-    numbers = {
-        "kernels": events.kernels(mine),
-        "time": time / rank.num_steps,
-        "share": time / compute_time(rank),
-        "asked": asked(rank, saving),
-        **more,
-    }
-    return Evidence(claim, numbers, rank.spans(claim))
-
-
-def listed(found: Found) -> str:
-    """The kernels of most time, as words."""
-    return ", ".join(
-        f"`{name}` {found.time(time)} in {counted(count, 'call')}" for name, count, time in found.numbers["kernels"]
-    )

@@ -10,24 +10,24 @@ from __future__ import annotations
 from functools import cache
 
 from htareport.plugins.discovery import classes_from_entry_points, classes_in
-from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.base import AnyRule, Family, Rule
 
 ENTRY_POINTS = "htareport.rules"
 
 
 @cache
-def rule_classes() -> dict[str, type[Rule]]:
+def rule_classes() -> dict[str, type[AnyRule]]:
     """Return all rules by code, in the order of families and codes."""
     own = classes_in(__name__, Rule)  # type: ignore[type-abstract]  # Only concrete ones are found.
     classes = [*own, *classes_from_entry_points(ENTRY_POINTS, "rule")]
     return {rule.code: rule for rule in sorted(classes, key=_order)}
 
 
-def _order(rule: type[Rule]) -> tuple[int, str, int]:
+def _order(rule: type[AnyRule]) -> tuple[int, str, int]:
     letters = rule.code.rstrip("0123456789")
     return list(Family).index(rule.family), letters, int(rule.code[len(letters) :] or 0)
 
 
-def discover() -> list[Rule]:
+def discover() -> list[AnyRule]:
     """Make every rule with its defaults."""
     return [rule() for rule in rule_classes().values()]

@@ -40,7 +40,7 @@ from htareport.reading.secrets import HOSTS
 from htareport.reading.sources.job import Source, Trace
 from htareport.report import Report, Section
 from htareport.rules import discover as discover_rules
-from htareport.rules.engine.base import Rule
+from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.rules.engine.findings import tell
 from htareport.run.executors import NO_MEMORY, Files, give_back, is_of_this_machine, over_ranks
@@ -69,7 +69,7 @@ def analyze(  # noqa: PLR0913  the options of a run
     source: Source | Trace,
     *,
     analyses: Sequence[Analysis] | None = None,
-    rules: Sequence[Rule] | None = None,
+    rules: Sequence[AnyRule] | None = None,
     steps: str = "all",
     salvage: bool = False,
     redact: bool = True,
@@ -139,7 +139,7 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
     return _with_numbered_hosts(report, facts) if work.options.redact else report
 
 
-def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job) -> list[Section]:
+def _findings(summaries: Sequence[RankSummary], rules: Sequence[AnyRule], job: Job) -> list[Section]:
     """What rules say; it takes the ranks' evidence."""
     evidence = [summary.evidence for summary in summaries if summary.evidence]
     for summary in summaries:
@@ -150,7 +150,7 @@ def _findings(summaries: Sequence[RankSummary], rules: Sequence[Rule], job: Job)
     return [replace(told, notes=(*told.notes, *room_notes(summaries, RULES)))]
 
 
-def _options(analyses: Sequence[Analysis], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
+def _options(analyses: Sequence[Analysis], rules: Sequence[AnyRule]) -> dict[str, dict[str, Any]]:
     """Options of the analyses, and of the rules the thresholds that are not the default."""
     options = {each.name: options for each in analyses if (options := each.chosen_options())}
     for rule in rules:

@@ -9,6 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,19 @@ import pandas as pd
 
 from htareport._version import __version__
 from htareport.algorithms.frame_packing import Packed, join
-from htareport.algorithms.integers import Numbers
 from htareport.analyses import Analysis, Frames, Job
 from htareport.errors import printable
 from htareport.rank.summary import RankFacts
 from htareport.rank.window import ALL, Window
 from htareport.report import Section, Status, Unit
-from htareport.report.findings import Span
 from htareport.report.rank_charts import table_of
 from htareport.report.units import text
 from htareport.rows.options import DEFAULT_OPTIONS, ReadOptions
-from htareport.rules.engine.base import Evidence, Rule
-from htareport.rules.engine.collective_schedule import PackedMoves
+from htareport.rules import rule_classes
+from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import RankEvidence
 from htareport.run.overview import marked
-from htareport.run.summary_codec import encode
+from htareport.run.summary_codec import classes_of, encode
 
 MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows,
 MOST_STEPS_OF_A_RANK = 1_500  # and on each.
@@ -44,7 +43,7 @@ class Work:
     """What is to be done with each rank."""
 
     analyses: Sequence[Analysis]
-    rules: Sequence[Rule] = ()
+    rules: Sequence[AnyRule] = ()
     window: Window = ALL
     options: ReadOptions = DEFAULT_OPTIONS
     version: str = __version__  # A worker elsewhere may have another.
@@ -65,15 +64,16 @@ class RankSummary:
     shares: dict[str, float] = field(default_factory=dict)  # Analysis, or rules: of the rows that it would have.
 
 
-CLASSES: dict[str, type] = {  # All that summaries are made of.
-    each.__name__: each for each in (RankSummary, RankFacts, Numbers, Packed, RankEvidence, Evidence, Span, PackedMoves)
-}
+@cache
+def summary_classes() -> dict[str, type]:
+    """All that summaries are made of, by name."""
+    return classes_of(RankSummary, Packed, *(rule.evidence_class() for rule in rule_classes().values()))
 
 
 def weight(parts: Iterable[Any]) -> int:
     """Bytes that parts of a summary take together; those of other classes count nothing."""
     try:
-        return len(encode(list(parts), CLASSES))
+        return len(encode(list(parts), summary_classes()))
     except TypeError:
         return 0
 

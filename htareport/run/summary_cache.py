@@ -29,8 +29,8 @@ from htareport.analyses import Analysis
 from htareport.files.locations import is_remote, paths_of
 from htareport.reading import cache as trace_cache
 from htareport.reading import cache_folder
-from htareport.rules.engine.base import Rule
-from htareport.run.summaries import CLASSES, RankSummary, Work
+from htareport.rules.engine.base import AnyRule
+from htareport.run.summaries import RankSummary, Work, summary_classes
 from htareport.run.summary_codec import decode, encode
 
 _DIGEST = hashlib.sha256
@@ -102,7 +102,7 @@ def look_up(rank: int, files: Path | tuple[Path, ...], work: Work) -> RankSummar
 def _written(summary: RankSummary, name: str) -> bytes:
     if any(packed.odd for packed in summary.frames.values()):
         raise TypeError("a frame of other values than numbers and texts")
-    data = zstandard.compress(encode(summary, CLASSES), 1)
+    data = zstandard.compress(encode(summary, summary_classes()), 1)
     return _digest(name, data) + data
 
 
@@ -119,7 +119,7 @@ def _read(file: bytes, name: str) -> RankSummary:
     digest, data = file[: _DIGEST().digest_size], file[_DIGEST().digest_size :]
     if _digest(name, data) != digest:
         raise ValueError("it is damaged, or not what was kept under this name")
-    found = decode(zstandard.decompress(data), CLASSES)
+    found = decode(zstandard.decompress(data), summary_classes())
     if not isinstance(found, RankSummary):
         raise TypeError("it is no summary")
     return found
@@ -128,7 +128,7 @@ def _read(file: bytes, name: str) -> RankSummary:
 # --- the key
 
 
-def _asked(asked: Sequence[Analysis | Rule]) -> list[Any] | None:
+def _asked(asked: Sequence[Analysis | AnyRule]) -> list[Any] | None:
     """What analyses and rules are asked, and how; None where one comes from elsewhere, or is not all in its options."""
     own = __name__.partition(".")[0]
     found = list[Any]()

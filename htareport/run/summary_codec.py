@@ -7,9 +7,9 @@ named by whoever reads. What stands twice in a value is written once, and is one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import numpy as np
@@ -31,6 +31,25 @@ def encode(value: Any, classes: Mapping[str, type]) -> bytes:
 def decode(data: bytes, classes: Mapping[str, type]) -> Any:
     """Return the value. What is raised where the bytes do not hold one may be anything."""
     return _Reader(classes).value(msgspec.msgpack.decode(data))
+
+
+def classes_of(*roots: type) -> dict[str, type]:
+    """Return these dataclasses and all that their fields' types name, by qualified name."""
+    found, left = dict[str, type](), list(roots)
+    while left:
+        kind = left.pop()
+        if (name := f"{kind.__module__}.{kind.__qualname__}") not in found:
+            found[name] = kind
+            hints = [hint for hint in get_type_hints(kind).values() for hint in _parts(hint)]
+            left += [hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)]
+    return found
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """A type, and those that it is made of."""
+    yield hint
+    for inner in get_args(hint):
+        yield from _parts(inner)
 
 
 class _Writer:
@@ -95,7 +114,9 @@ class _Reader:
 
     def _object(self, kind: str, rest: list[Any]) -> Any:
         if kind == _CLASS:
-            return self._classes[rest[0]](*map(self.value, rest[1:]))
+            made: Any = self._classes[rest[0]]
+            values = map(self.value, rest[1:])
+            return made(**dict(zip((item.name for item in fields(made)), values, strict=True)))
         if kind in _CONTAINERS:
             return _CONTAINERS[kind](map(self.value, rest))
         if kind in _MAPPINGS:

@@ -9,7 +9,7 @@ import pytest
 
 from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.run.runner import analyze
-from htareport.run.summaries import CLASSES
+from htareport.run.summaries import summary_classes
 from htareport.run.summary_codec import decode, encode
 
 
@@ -22,7 +22,7 @@ def tell(tmp_path, monkeypatch):
     runs = count()
 
     def sent(*given):
-        kept = decode(encode(evaluate_rank(*given), CLASSES), CLASSES)
+        kept = decode(encode(evaluate_rank(*given), summary_classes()), summary_classes())
         return pickle.loads(pickle.dumps(kept))  # noqa: S301  our own bytes
 
     monkeypatch.setattr("htareport.run.runner.evaluate_rank", sent)

@@ -10,7 +10,8 @@ from builder import TraceBuilder
 
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.run.runner import analyze
 
 MS = 1_000_000
@@ -22,9 +23,9 @@ class _Whole(Rule):
     code, title, family = "X1", "Whole", Family.COMMUNICATION
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence(rank.windows)
+        return Evidence(claim=rank.windows)
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, "whole")
 
 
@@ -38,7 +39,7 @@ class _Part(_Whole):
         del rank
         return Evidence()
 
-    def takes(self, found: Found) -> Mapping[int, float]:
+    def takes(self, found: JobEvidence) -> Mapping[int, float]:
         del found
         return {1: self.amount}
 
@@ -55,7 +56,7 @@ class _Other(_Whole):
     code = "X4"
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence({lane: np.array([[w[0, 0], w.sum() // 2]]) for lane, w in rank.windows.items()})
+        return Evidence(claim={lane: np.array([[w[0, 0], w.sum() // 2]]) for lane, w in rank.windows.items()})
 
 
 class _Silent(_Whole):
@@ -63,7 +64,7 @@ class _Silent(_Whole):
 
     code = "X5"
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         del found
         return None
 
@@ -73,7 +74,7 @@ class _Failing(_Part):
 
     code = "X6"
 
-    def takes(self, found: Found) -> Mapping[int, float]:
+    def takes(self, found: JobEvidence) -> Mapping[int, float]:
         del found
         raise ValueError("no clocks")
 

@@ -9,8 +9,8 @@ from builder import TraceBuilder
 
 from htareport.rules.communication.exposed import ExposedCommunication
 from htareport.rules.communication.stragglers import Straggler, StragglerCause
-from htareport.rules.engine.base import Evidence
 from htareport.rules.engine.evaluate import evaluate_rank
+from htareport.rules.engine.evidence import Evidence
 from htareport.rules.host.cpus import SlowCpu
 from htareport.rules.host.runtime import SlowLaunches
 from htareport.run.runner import analyze

@@ -16,8 +16,10 @@ from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity, Span
 from htareport.rules import rule_classes
-from htareport.rules.engine.base import LOW, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import LOW, Family, Rule
+from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evaluate import RankEvidence, evaluate_rank
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.findings import tell
 from htareport.run.runner import analyze
 from htareport.trace import RankTrace
@@ -42,9 +44,9 @@ class _Claims(Rule):
         for lane, pairs in zip(rank.lanes, self.claims, strict=False):
             edges = zero + 1000 * np.array(pairs, np.int64).reshape(-1, 2)
             sets[lane] = union(edges[:, 0], edges[:, 1])
-        return Evidence(sets, spans=rank.spans(sets))
+        return Evidence(claim=sets, spans=rank.spans(sets))
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, self.code, assumption="It works.")
 
 
@@ -60,7 +62,7 @@ class _Fails(_Claims):
             raise ValueError("cannot look")
         return super().look(rank)
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         if not self.looking:
             raise ValueError("cannot tell")
         return super().tell(found)
@@ -129,7 +131,7 @@ class _SaysWhy(_Claims):
 
     follows = "C1"
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, "Why", severity=Severity.HIGH)
 
 
@@ -311,7 +313,8 @@ class _Owns(_Claims):
 def test_what_other_rules_have_for_their_own(tmp_path):
     """Only of rules that look as well; one that fails has nothing, and costs nobody else his finding."""
     read = RankTrace.load(0, trace().write(tmp_path / "rank0.json"))
-    rank = Rank(read, [_Owns("A"), _Owns("B", general=True), _Claims("C")])
-    assert rank.explained("A", "B", "C", "D").tolist() == [True, False, False, False]
-    assert not rank.explained("B", "C", "D").any()
-    assert (rank.looking("C").code, rank.looking("D")) == ("C", None)
+    context = context_of(read)
+    context.begin([_Owns("A"), _Owns("B", general=True), _Claims("C")])
+    assert context.explained(read, "A", "B", "C", "D").tolist() == [True, False, False, False]
+    assert not context.explained(read, "B", "C", "D").any()
+    assert (context.rule("C").code, context.rule("D")) == ("C", None)

@@ -16,7 +16,6 @@ from htareport.rank.host_rows import late
 from htareport.rank.interval_sets import common, minus, total
 from htareport.rank.kernel_grids import blocks, processors
 from htareport.rank.kernel_types import events_of
-from htareport.rank.rank import Rank
 from htareport.trace import RankTrace
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -26,20 +25,20 @@ pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"needs the traces i
 WORKERS_0, WORKERS_4 = "resnet50_workers0_v100/worker0.1623143089861", "resnet50_workers4_v100/worker0.1623213129365"
 
 
-class Recorded(Rank):
+class Recorded(RankTrace):
     """From the first device event to the last, whatever the steps are."""
 
     @property
     def windows(self):
         """One of each lane."""
-        return {lane: np.array([[e["ts"].min(), e["end"].max()]], np.int64) for lane, e in self.events.items()}
+        return {lane: np.array([[e["ts"].min(), e["end"].max()]], np.int64) for lane, e in self.events_by_lane.items()}
 
 
 def recorded(run):
     """Of a pair of runs, each of two captures, the one that was probed: the first of one, the second of the other."""
     folder, _, name = run.partition("/")
     [path] = (TRACES / folder).glob(f"{name}*.json.gz")
-    return Recorded(RankTrace.load(0, path))
+    return Recorded.load(0, path)
 
 
 def percent(rank, sets):

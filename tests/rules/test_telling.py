@@ -8,7 +8,8 @@ from builder import TraceBuilder
 
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.run.runner import analyze
 
 
@@ -18,9 +19,9 @@ class _Idle(Rule):
     code, title, family, about_idle = "X1", "Idle", Family.HOST, True
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence(rank.idle)
+        return Evidence(claim=rank.idle)
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, "idle", evidence="It is.")
 
 
@@ -30,7 +31,7 @@ class _Busy(_Idle):
     code, family, about_idle = "X2", Family.COMPUTE, False
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence({lane: np.array([[busy[0, 0], busy.sum() // 2]]) for lane, busy in rank.busy().items()})
+        return Evidence(claim={lane: np.array([[busy[0, 0], busy.sum() // 2]]) for lane, busy in rank.busy().items()})
 
 
 class _Remark(_Idle):
@@ -44,7 +45,7 @@ class _Remark(_Idle):
     def look(self, rank: Rank) -> Evidence | None:
         return Evidence(numbers={"unreliable": self.unreliable}) if rank.rank == self.on else None
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, "remark", severity=self.severity)
 
 
@@ -130,7 +131,7 @@ class _Part(_Idle):
         claims = {lane: idle.copy() for lane, idle in rank.idle.items()}
         for claim in claims.values():
             claim[:, 1] = claim[:, 0] + (self.share * (claim[:, 1] - claim[:, 0])).astype(np.int64)
-        return Evidence(claims)
+        return Evidence(claim=claims)
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0, "high"), (0.5, "high"), (0.75, "medium")])
@@ -159,9 +160,9 @@ class _Claim(_Idle):
     def look(self, rank: Rank) -> Evidence | None:
         start, end = self.pairs[rank.rank]
         zero = int(rank.windows[rank.lanes[0]][0, 0])
-        return Evidence({rank.lanes[0]: zero + 1000 * np.array([[start, end]])} if end > start else {})
+        return Evidence(claim={rank.lanes[0]: zero + 1000 * np.array([[start, end]])} if end > start else {})
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, found: JobEvidence) -> Finding | None:
         return None if self.silent else self.finding(found, self.code)
 
 

@@ -11,9 +11,10 @@ from builder import TraceBuilder
 from rules.parallel import US, ParallelJob, Part, findings
 
 from htareport.algorithms.intervals import union
-from htareport.rules.engine.base import Evidence, Family, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.collective_schedule import _MOST_ENTRIES, PackedMoves, _pieces
 from htareport.rules.engine.evaluate import evaluate_rank
+from htareport.rules.engine.evidence import Evidence
 from htareport.run.runner import analyze
 from htareport.trace import RankTrace
 
@@ -34,7 +35,7 @@ class _Claims(Rule):
             return None
         zero = int(rank.windows[rank.lanes[0]][0, 0])
         edges = zero + US * np.array(pairs, np.int64)
-        return Evidence({rank.lanes[0]: union(edges[:, 0], edges[:, 1])})
+        return Evidence(claim={rank.lanes[0]: union(edges[:, 0], edges[:, 1])})
 
     def tell(self, found):
         return self.finding(found, self.code)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
+import pytest
 from builder import TraceBuilder
 
-from htareport.rank.cached import kept
+from htareport.rank.cached import cached_on_rank, cached_until_release
 from htareport.rank.collective_calls import call_frames
 from htareport.rank.collective_names import labels_of
 from htareport.rank.window import Window
@@ -26,17 +25,23 @@ def test_each_trace_and_each_window_has_its_own(tmp_path):
     assert labels_of.__doc__.startswith("What is known of each communication kernel")
 
 
-def test_each_argument_has_its_own():
-    asked = []
+@pytest.mark.parametrize("cached", [cached_on_rank, cached_until_release])
+def test_each_argument_has_its_own(cached, tmp_path):
+    """Each rank and each argument is computed once; what takes room until it is released."""
+    computed = []
 
-    @kept
-    def times(owner, by, *, plus=0):
-        asked.append((by, plus))
-        return owner.size * by + plus
+    @cached
+    def numbers(rank, by, *, plus=0):
+        computed.append((rank.rank, by, plus))
+        return rank.rank * by + plus
 
-    owners = [SimpleNamespace(size=size, made={}) for size in (1, 10)]
+    path = TraceBuilder(0).write(tmp_path / "rank0.json")
+    ranks = [RankTrace.load(number, path) for number in (1, 10)]
     for _ in range(2):
-        assert [times(owner, 2) for owner in owners] == [2, 20]
-        assert times(owners[0], 3) == 3
-        assert times(owners[0], 3, plus=1) == 4
-    assert asked == [(2, 0), (2, 0), (3, 0), (3, 1)]
+        assert [numbers(rank, 2) for rank in ranks] == [2, 20]
+        assert numbers(ranks[0], 3) == 3
+        assert numbers(ranks[0], 3, plus=1) == 4
+    assert computed == [(1, 2, 0), (10, 2, 0), (1, 3, 0), (1, 3, 1)]
+    ranks[0].release()
+    assert numbers(ranks[0], 3) == 3
+    assert len(computed) == (5 if cached is cached_until_release else 4)

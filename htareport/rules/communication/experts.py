@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,8 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.communication.groups import TAKEN, transfers
-from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _MOST_CALLS = 2_000  # Of a group; the first, which are the same on every rank.
 _MOST_CALLS_IN_ALL = 4_000  # Of a rank; those of the groups with most calls.
@@ -62,7 +63,7 @@ class _Exchange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UnevenExchange(Rule):
+class UnevenExchange(Rule[Evidence]):
     """Ranks send or receive unequal amounts in all-to-alls, so that these take as long as for the fullest one.
 
     ## When it speaks
@@ -96,13 +97,13 @@ class UnevenExchange(Rule):
         waits, calls = total(common(awaited(rank), sets_of(rank, rows))) / per(rank), calls_of(rank)
         return replace(calls, numbers={**calls.numbers, "exchanges": _sent(rows), "exchange waits": waits})
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        skew, others = skew_of(found), found.shared.get(TAKEN, {})
-        numbers = {rank: each.numbers for rank, each in found.ranks.items()}
-        taken = dict.fromkeys(found.ranks, 0.0)
-        if max(each["exchange waits"] for each in numbers.values()) < self.least * found.step_ns:
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        skew, others = skew_of(job), job.shared.get(TAKEN, {})
+        numbers = {rank: each.numbers for rank, each in job.by_rank.items()}
+        taken = dict.fromkeys(job.by_rank, 0.0)
+        if max(each["exchange waits"] for each in numbers.values()) < self.least * job.step_ns:
             return taken
-        for each in self._uneven(found):
+        for each in self._uneven(job):
             for rank in each.ranks:
                 taken[rank] += each.excess / skew.per[rank]
         for rank, mine in numbers.items():
@@ -110,27 +111,27 @@ class UnevenExchange(Rule):
             taken[rank] = min(taken[rank], mine["exchange waits"], max(left, 0.0))
         return taken
 
-    def change(self, found: Found) -> Change:
-        shares = {(each.group, each.ranks): each.share for each in self._uneven(found)}
-        every = transfers(found)
+    def change(self, job: JobEvidence[Any]) -> Change:
+        shares = {(each.group, each.ranks): each.share for each in self._uneven(job)}
+        every = transfers(job)
         every = every[every["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         share = [shares.get(key, 0.0) for key in zip(every["process_group"], every["ranks"], strict=True)]
         return Change(shorter=dict(zip(every["first"].tolist(), (every["transfer"] * share).tolist(), strict=True)))
 
-    def tell(self, found: Found) -> Finding | None:
-        uneven = self._uneven(found)
-        if not found.most or not uneven:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        uneven = self._uneven(job)
+        if not job.max_saving_ns or not uneven:
             return None
         most = max(uneven, key=lambda each: each.excess)
         shares = most.received / max(int(most.received.sum()), 1)
         order = np.argsort(-shares, kind="stable")[:_SHOWN].tolist()
-        told = ", ".join(f"rank {most.ranks[place]} {found.percent(float(shares[place]))}" for place in order)
+        told = ", ".join(f"rank {most.ranks[place]} {job.percent(float(shares[place]))}" for place in order)
         group = f" of {most.group}" if most.group else ""
         return self.finding(
-            found,
+            job,
             f"All-to-alls{group} are uneven: the fullest rank moves {most.ratio:.2g} times the mean",
             evidence=f"{counted(most.calls, 'call')} among {len(most.ranks)} ranks; of all elements arrive: "
-            f"{told} (even: {found.percent(1 / len(most.ranks))}).",
+            f"{told} (even: {job.percent(1 / len(most.ranks))}).",
             advice="Balance what is exchanged: a balancing loss or a capacity per expert, experts that are asked most "
             "on different ranks or copied; large and hot tables spread over ranks.",
             assumption="All ranks move the mean; a call then takes that much less.",
@@ -139,11 +140,11 @@ class UnevenExchange(Rule):
             spans=(),
         )
 
-    def _uneven(self, found: Found) -> list[_Exchange]:
+    def _uneven(self, job: JobEvidence[Any]) -> list[_Exchange]:
         """The groups whose exchanges are uneven."""
-        if "exchanges" not in found.shared:
-            found.shared["exchanges"] = list(_exchanges(found))
-        every: list[_Exchange] = found.shared["exchanges"]
+        if "exchanges" not in job.shared:
+            job.shared["exchanges"] = list(_exchanges(job))
+        every: list[_Exchange] = job.shared["exchanges"]
         return [each for each in every if each.ratio >= self.ratio]
 
 
@@ -157,10 +158,10 @@ def _sent(rows: pd.DataFrame) -> Packed:
     return pack({"exchanges": rows[[*_GROUP, "calls", "sent", "received", "dur"]].astype({"group_size": "int64"})})
 
 
-def _exchanges(found: Found) -> list[_Exchange]:
+def _exchanges(job: JobEvidence[Any]) -> list[_Exchange]:
     """Groups of which all ranks are recorded, with as many calls on each."""
     sizes = dict[tuple[str, str, int], dict[int, NDArray[np.int64]]]()
-    for rank, each in sorted(found.ranks.items()):
+    for rank, each in sorted(job.by_rank.items()):
         packed: Packed = each.numbers["exchanges"]
         for (group, members, size), mine in packed.frames()["exchanges"].groupby(_GROUP):
             key = str(group), str(members), int(cast("int", size))

@@ -22,7 +22,7 @@ from htareport.rank.communication import (
     is_of_layers,
     kernels,
 )
-from htareport.rank.host_rows import of, per
+from htareport.rank.host_rows import per
 from htareport.rank.interval_sets import minus, total
 from htareport.rank.kernel_launches import distinct, summed
 from htareport.rank.parallel_dimensions import DATA, PIPELINE, dimensions_of
@@ -31,14 +31,15 @@ from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _MOST_GROUPS, _LEAST_SHOWN = 3, 0.02
 _SLOW, _LARGE = 5e9, 4 * 2**20  # Bytes per second that any link between devices carries in calls of so many bytes.
 
 
 @dataclass(frozen=True)
-class ExposedCommunication(Rule):
+class ExposedCommunication(Rule[Evidence]):
     """Communication takes time in which the device computes nothing.
 
     ## When it speaks
@@ -75,53 +76,55 @@ class ExposedCommunication(Rule):
             "groups": _groups(rank, rows.assign(awaited=covered_by(rank, claim, rows)), every),
             "world": world_size_of(rank.captures[0].meta) or 1,
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
-        if found.share < self.least:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
+        if job.saving_share < self.least:
             return None
         return self.finding(
-            found,
-            f"Communication is exposed for {found.percent(found.share)} of {of(found)}: {found.time(found.most)} "
-            f"{found.per}",
-            evidence=" ".join(self._evidence(found, n)),
-            advice=" ".join(self._advice(found, n)),
+            job,
+            f"Communication is exposed for {job.percent(job.saving_share)} of {job.window_label}: {job.max_saving} "
+            f"{job.per_step_label}",
+            evidence=" ".join(self._evidence(job, n)),
+            advice=" ".join(self._advice(job, n)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
             verify="`exposed_comm_pct` goes down in `htareport diff`.",
-            snippet=_SNIPPETS[_way(found)],
+            snippet=_SNIPPETS[_way(job)],
         )
 
     @staticmethod
-    def _evidence(found: Found, n: Mapping[str, Any]) -> list[str]:
-        elsewhere = n["exposed"] - n["late"] - found.most
-        length, alone = found.time(n["communication"]), found.time(n["exposed"])
-        said = [f"On rank {found.worst} there is communication for {length} {found.per}, without compute for {alone}."]
+    def _evidence(job: JobEvidence[Any], n: Mapping[str, Any]) -> list[str]:
+        elsewhere = n["exposed"] - n["late"] - job.max_saving_ns
+        length, alone = job.time(n["communication"]), job.time(n["exposed"])
+        said = [
+            f"On rank {job.worst_rank} there is communication for {length} {job.per_step_label}, without compute for {alone}."
+        ]
         if n["late"] > 0.01 * n["exposed"]:
-            said.append(f"In {found.time(n['late'])} the host has not launched the next compute anyway.")
+            said.append(f"In {job.time(n['late'])} the host has not launched the next compute anyway.")
         if n["groups"]:
             said.append(
-                f"By kind, as far as compute waits: {', '.join(_group_words(group, found) for group in n['groups'])}."
+                f"By kind, as far as compute waits: {', '.join(_group_words(group, job) for group in n['groups'])}."
             )
         if elsewhere > 0.01 * n["exposed"]:
             said.append(
-                f"Of that {found.time(elsewhere)} are due to late or slow ranks, which have findings of their own."
+                f"Of that {job.time(elsewhere)} are due to late or slow ranks, which have findings of their own."
             )
         return said
 
     @staticmethod
-    def _advice(found: Found, n: Mapping[str, Any]) -> list[str]:
+    def _advice(job: JobEvidence[Any], n: Mapping[str, Any]) -> list[str]:
         said = []
-        if n["world"] > found.num_ranks:
-            recorded = "is" if found.num_ranks == 1 else "are"
+        if n["world"] > job.num_ranks:
+            recorded = "is" if job.num_ranks == 1 else "are"
             said.append(
-                f"Only {found.num_ranks} of {n['world']} ranks {recorded} recorded: record all of them to see what of "
+                f"Only {job.num_ranks} of {n['world']} ranks {recorded} recorded: record all of them to see what of "
                 "this is waiting for a late rank."
             )
-        way = _way(found)
-        if found.most > n["alone"] and way != "stages":
+        way = _way(job)
+        if job.max_saving_ns > n["alone"] and way != "stages":
             said.append(
-                f"Only {found.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
+                f"Only {job.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
                 "send less, less often, or over faster links."
             )
         slow = [each for each in n["groups"] if each["rate"] < _SLOW and each["size"] >= _LARGE]
@@ -172,21 +175,21 @@ def _group(
     }
 
 
-def _group_words(group: dict[str, Any], found: Found) -> str:
+def _group_words(group: dict[str, Any], job: JobEvidence[Any]) -> str:
     unknown = group["collective"] == OTHER
-    said = f"{'collectives of unknown kind' if unknown else group['what']} {found.time(group['time'])}"
+    said = f"{'collectives of unknown kind' if unknown else group['what']} {job.time(group['time'])}"
     if not np.isfinite(group["rate"]):
         return said
     size, rate = text(group["size"], Unit.BYTES), text(group["rate"], Unit.BYTES_PER_SECOND)
     return f"{said} (median call {size}, {rate} with all waiting)"
 
 
-def _way(found: Found) -> str:
+def _way(job: JobEvidence[Any]) -> str:
     """What the collective that is awaited most is for, of those whose kind is known.
 
     A job that only infers has no gradients, and its parameters lie where they are used: it reduces parts of layers.
     """
-    groups = found.numbers["groups"]
+    groups = job.numbers["groups"]
     if groups and groups[0]["stages"]:
         return "stages"
     group = next((each for each in groups if each["collective"] != OTHER), {"collective": OTHER})
@@ -197,7 +200,7 @@ def _way(found: Found) -> str:
         shards = not collective.startswith("all_reduce")
         return (
             "layers"
-            if group["layers"] or found.infers
+            if group["layers"] or job.infers
             else "shards"
             if shards
             else "gradients"

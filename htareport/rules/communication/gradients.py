@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,8 @@ from htareport.rank.rank import Rank
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import counted, text
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REDUCING = ("all_reduce", "reduce_scatter")
 _SINGLE = re.compile(r"_f32|[_<]float\b")
@@ -40,7 +42,7 @@ _QUEUED_NS = 20_000  # A collective that starts so soon behind another had to wa
 
 
 @dataclass(frozen=True)
-class LittleOverlap(Rule):
+class LittleOverlap(Rule[Evidence]):
     """Gradients are reduced behind the backward pass although it has compute that could hide them.
 
     ## When it speaks
@@ -79,15 +81,15 @@ class LittleOverlap(Rule):
             return None
         every = per(rank)
         numbers = {"hidden": hidden, "free": total(free) / every, "time": total(mine) / every}
-        return Evidence(claim, numbers | {"calls": len(rows) / every}, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers | {"calls": len(rows) / every}, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"The backward pass could hide {found.time(found.most)} more of the gradients' communication {found.per}",
-            evidence=f"It launches {counted(n['calls'], 'collective')} of {found.time(n['time'])} {found.per}, of "
-            f"which {found.percent(n['hidden'])} run under compute, while {found.time(n['free'])} of its compute run "
+            job,
+            f"The backward pass could hide {job.max_saving} more of the gradients' communication {job.per_step_label}",
+            evidence=f"It launches {counted(n['calls'], 'collective')} of {job.time(n['time'])} {job.per_step_label}, of "
+            f"which {job.percent(n['hidden'])} run under compute, while {job.time(n['free'])} of its compute run "
             "without communication.",
             advice="Let the first bucket be ready earlier: a smaller `bucket_cap_mb` than the default 25, "
             "`static_graph=True`, `find_unused_parameters=False`; under FSDP smaller blocks.",
@@ -106,7 +108,7 @@ def gradients(rank: Rank) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class TailBucket(Rule):
+class TailBucket(Rule[Evidence]):
     """The last gradients are reduced when the backward pass is over, and everything waits for them.
 
     ## When it speaks
@@ -145,16 +147,16 @@ class TailBucket(Rule):
             "bytes": float(rows["bytes"].mean()),
             "share": float(rows["dur"].sum() / max(gradients(rank)["dur"].sum(), 1)),
         }
-        return Evidence(claim, numbers, rank.spans(claim, name=str(numbers["what"])))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=str(numbers["what"])))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         size = f" of {text(n['bytes'], Unit.BYTES)}" if np.isfinite(n["bytes"]) else ""
         return self.finding(
-            found,
-            f"The last bucket of gradients is reduced alone, {found.time(found.most)} {found.per}",
+            job,
+            f"The last bucket of gradients is reduced alone, {job.max_saving} {job.per_step_label}",
             evidence=f"When the backward pass has computed everything, {n['what']}{size} takes another "
-            f"{found.time(n['time'])}, {found.percent(n['share'])} of the time of all gradients.",
+            f"{job.time(n['time'])}, {job.percent(n['share'])} of the time of all gradients.",
             advice="Make the last bucket smaller with a lower `bucket_cap_mb`. It holds the first layers' parameters: "
             "large embeddings there make it large.",
             assumption="A bucket a quarter as large takes a quarter of the time.",
@@ -182,7 +184,7 @@ def _tails(rank: Rank) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class SinglePrecisionGradients(Rule):
+class SinglePrecisionGradients(Rule[Evidence]):
     """Gradients are reduced in fp32 although the model computes in half precision.
 
     ## When it speaks
@@ -218,15 +220,17 @@ class SinglePrecisionGradients(Rule):
             return None
         half = sets_of(rank, rows.assign(ts=rows["end"] - moving(rows) // 2))
         numbers = {"half": share, "bytes": rows["bytes"].sum(min_count=1) / per(rank), "what": rows["what"].iloc[0]}
-        return Evidence(common(exposed, half), numbers, rank.spans(exposed, name=str(numbers["what"])))
+        return Evidence(
+            claim=common(exposed, half), numbers=numbers, spans=rank.spans(exposed, name=str(numbers["what"]))
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
-        size = f"{text(n['bytes'], Unit.BYTES)} {found.per}" if np.isfinite(n["bytes"]) else "gradients"
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
+        size = f"{text(n['bytes'], Unit.BYTES)} {job.per_step_label}" if np.isfinite(n["bytes"]) else "gradients"
         return self.finding(
-            found,
-            f"Gradients are reduced in fp32: {found.time(found.most)} {found.per} could be saved in bf16",
-            evidence=f"{n['what']} moves {size} as fp32, while {found.percent(n['half'])} of compute time is in "
+            job,
+            f"Gradients are reduced in fp32: {job.max_saving} {job.per_step_label} could be saved in bf16",
+            evidence=f"{n['what']} moves {size} as fp32, while {job.percent(n['half'])} of compute time is in "
             "kernels of half precision.",
             advice="Reduce in bf16: a communication hook (DDP), `reduce_dtype` (FSDP). Check the loss: sums over very "
             "many ranks lose precision.",

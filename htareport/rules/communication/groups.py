@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -16,7 +17,8 @@ from htareport.rank.steps import OUTSIDE
 from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import text
-from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 KIND = ["collective", "process_group", "group_size", "bytes"]
@@ -26,7 +28,7 @@ SLOW = "slow groups"  # And the groups.
 
 
 @dataclass(frozen=True)
-class SlowGroup(Rule):
+class SlowGroup(Rule[Evidence]):
     """One process group moves the same messages much more slowly than the others of its kind.
 
     ## When it speaks
@@ -55,31 +57,31 @@ class SlowGroup(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        skew, slow = skew_of(found), self._slow(found)
-        taken = dict.fromkeys(found.ranks, 0.0)
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        skew, slow = skew_of(job), self._slow(job)
+        taken = dict.fromkeys(job.by_rank, 0.0)
         for row in slow.to_dict("records"):
             for rank in row["ranks"]:
-                left = found.ranks[rank].numbers["awaited"] - skew.straggling[rank] - skew.waiting[rank] - taken[rank]
+                left = job.by_rank[rank].numbers["awaited"] - skew.straggling[rank] - skew.waiting[rank] - taken[rank]
                 taken[rank] += min(max(left, 0.0), row["excess"] / skew.per[rank])
-        found.shared[TAKEN] = taken
+        job.shared[TAKEN] = taken
         return taken
 
-    def change(self, found: Found) -> Change:
-        return Change(shorter=shortened(found, self._slow(found), "best"))
+    def change(self, job: JobEvidence[Any]) -> Change:
+        return Change(shorter=shortened(job, self._slow(job), "best"))
 
-    def tell(self, found: Found) -> Finding | None:
-        slow = self._slow(found)
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        slow = self._slow(job)
         if not len(slow):
             return None
         row = slow.iloc[0]
         ranks = sorted({rank for each in slow["ranks"] for rank in each})
         return self.finding(
-            found,
+            job,
             f"{row['collective']} of ranks {', '.join(map(str, row['ranks']))} runs at {row['share']:.0%} of the "
             "bandwidth of its peers",
             evidence=f"Groups {row['process_group']} of {row['group_size']} ranks move "
-            f"{text(row['bytes'], Unit.BYTES)} in {found.time(row['transfer'])} there, in {found.time(row['best'])} in "
+            f"{text(row['bytes'], Unit.BYTES)} in {job.time(row['transfer'])} there, in {job.time(row['best'])} in "
             "the best group (medians, without waiting).",
             advice="Look for what these ranks share: host, network card, switch, PCIe slot. Compare the ways that "
             "`NCCL_DEBUG=INFO` shows, and links with `nvidia-smi topo -m` or `amd-smi topology`.",
@@ -90,10 +92,10 @@ class SlowGroup(Rule):
             spans=(),
         )
 
-    def _slow(self, found: Found) -> pd.DataFrame:
-        if SLOW not in found.shared:
-            found.shared[SLOW] = self._compared(transfers(found))
-        slow: pd.DataFrame = found.shared[SLOW]
+    def _slow(self, job: JobEvidence[Any]) -> pd.DataFrame:
+        if SLOW not in job.shared:
+            job.shared[SLOW] = self._compared(transfers(job))
+        slow: pd.DataFrame = job.shared[SLOW]
         return slow
 
     def _compared(self, each: pd.DataFrame) -> pd.DataFrame:
@@ -108,19 +110,19 @@ class SlowGroup(Rule):
         return slow.sort_values("share", kind="stable")
 
 
-def shortened(found: Found, groups: pd.DataFrame, usual: str) -> dict[int, float]:
+def shortened(job: JobEvidence[Any], groups: pd.DataFrame, usual: str) -> dict[int, float]:
     """By how much transfers of some groups take longer than is usual: ns by place of a collective's first call."""
-    every = transfers(found)
+    every = transfers(job)
     table = every.merge(groups[[*KIND, "ranks", usual]], on=[*KIND, "ranks"])
     more = (table["transfer"] - table[usual]).clip(lower=0)
     return dict(zip(table["first"].tolist(), more.tolist(), strict=True))
 
 
-def transfers(found: Found) -> pd.DataFrame:
+def transfers(job: JobEvidence[Any]) -> pd.DataFrame:
     """All transfers, worked out once for all rules that ask: see `_transfers`."""
-    if "transfers" not in found.shared:
-        found.shared["transfers"] = _transfers(matched(found), has_steps=found.has_steps)
-    every: pd.DataFrame = found.shared["transfers"]
+    if "transfers" not in job.shared:
+        job.shared["transfers"] = _transfers(matched(job), has_steps=job.has_steps)
+    every: pd.DataFrame = job.shared["transfers"]
     return every
 
 
@@ -153,7 +155,7 @@ def _rows_of(one: Matched, found: Matching, kinds: pd.DataFrame) -> pd.DataFrame
 
 
 @dataclass(frozen=True)
-class Desynchronised(Rule):
+class Desynchronised(Rule[Evidence]):
     """Ranks of a group run different collectives under the same number: results may be wrong.
 
     ## When it speaks
@@ -177,8 +179,8 @@ class Desynchronised(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def tell(self, found: Found) -> Finding | None:
-        apart = _apart(matched(found))
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        apart = _apart(matched(job))
         if not len(apart):
             return None
         group, number = apart.iloc[0][["process_group", "number"]]
@@ -190,7 +192,7 @@ class Desynchronised(Rule):
         )
         times = apart.drop_duplicates(["members", "number"]).shape[0]
         return self.finding(
-            found,
+            job,
             f"Ranks run different collectives under the same number, {times:,} time{'s' * (times > 1)}",
             severity=Severity.HIGH,
             evidence=f"First in process group {group}, number {number}: {told}.",

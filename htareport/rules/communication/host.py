@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import IDLE, during, names_of, per, rows_named, times
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rows.metadata import distributed
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _ON_HOST = re.compile(
     r"barrier|^gloo:|(?:broadcast|gather|scatter|send|recv|reduce)_object|_object_list|all_gather_object"
@@ -20,7 +22,7 @@ _WRAPPER = re.compile(r"^(?:Broadcast|Scatter|Gather|ReduceAddCoalesced)(?:Backw
 
 
 @dataclass(frozen=True)
-class HostCollectives(Rule):
+class HostCollectives(Rule[Evidence]):
     """The device is idle while the host is in a barrier, or exchanges Python objects.
 
     ## When it speaks
@@ -50,14 +52,16 @@ class HostCollectives(Rule):
         if rank.share(claim) < self.least:
             return None
         names = Counter(names_of(rank, rows)).most_common(3)
-        return Evidence(claim, {"names": names, "per": per(rank)}, rank.spans(claim, name=names[0][0]))
+        return Evidence(
+            claim=claim, numbers={"names": names, "per": per(rank)}, spans=rank.spans(claim, name=names[0][0])
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"The GPU is idle for {found.time(found.most)} {found.per} while the host communicates",
-            evidence=f"Meanwhile the host runs {times(n['names'], n['per'])} {found.per}.",
+            job,
+            f"The GPU is idle for {job.max_saving} {job.per_step_label} while the host communicates",
+            evidence=f"Meanwhile the host runs {times(n['names'], n['per'])} {job.per_step_label}.",
             advice="Take barriers out of the loop: collectives wait by themselves. Exchange numbers as tensors on the "
             "device, every n steps, instead of objects.",
             assumption="None of it is needed in every step.",
@@ -67,7 +71,7 @@ class HostCollectives(Rule):
 
 
 @dataclass(frozen=True)
-class LegacyParallel(Rule):
+class LegacyParallel(Rule[Evidence]):
     """Several devices of one process under DataParallel, or devices that communicate through gloo.
 
     ## When it speaks
@@ -94,8 +98,8 @@ class LegacyParallel(Rule):
         gloo = _only_gloo(rank) and len(rows_named(rank, re.compile(r"^gloo:"))) > 0
         return Evidence(numbers={"names": names, "devices": devices, "gloo": gloo}) if names or gloo else None
 
-    def tell(self, found: Found) -> Finding:
-        n = found.ranks[min(found.ranks)].numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.by_rank[min(job.by_rank)].numbers
         if n["names"]:
             title = f"DataParallel drives {n['devices']} GPUs from one process"
             evidence = f"The process runs {', '.join(f'`{name}`' for name in n['names'])} on all of them."
@@ -107,7 +111,7 @@ class LegacyParallel(Rule):
             advice = 'Use `backend="nccl"`, which on ROCm is RCCL.'
             snippet = 'torch.distributed.init_process_group("nccl")'
         return self.finding(
-            found, title, severity=Severity.MEDIUM, evidence=evidence, advice=advice,
+            job, title, severity=Severity.MEDIUM, evidence=evidence, advice=advice,
             verify="One rank per GPU; collectives are kernels.", snippet=snippet,
         )  # fmt: skip
 

@@ -16,7 +16,8 @@ from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.report.units import text
 from htareport.rules.communication.groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
-from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _DEVIATION = 1.4826  # Of a normal distribution: its standard deviation over the median distance from the middle.
 _SCATTER = 0.05  # Of the middle: groups that differ by less are equal, however well the others agree.
@@ -32,7 +33,7 @@ class _Slow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SlowLink(Rule):
+class SlowLink(Rule[Evidence]):
     """Some groups of many move the same messages more slowly, and one rank may be in all of them.
 
     ## When it speaks
@@ -68,19 +69,19 @@ class SlowLink(Rule):
         host = next((each.host for each in rank.captures if each.host), "")
         return replace(calls, numbers={**calls.numbers, "host": host})
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        skew, others = skew_of(found), found.shared.get(TAKEN, {})
-        taken = dict.fromkeys(found.ranks, 0.0)
-        for rank, excess in self._excess(found, self._slow(found).own).items():
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        skew, others = skew_of(job), job.shared.get(TAKEN, {})
+        taken = dict.fromkeys(job.by_rank, 0.0)
+        for rank, excess in self._excess(job, self._slow(job).own).items():
             waits = skew.straggling[rank] + skew.waiting[rank] + others.get(rank, 0.0)
-            taken[rank] = min(max(found.ranks[rank].numbers["awaited"] - waits, 0.0), excess)
+            taken[rank] = min(max(job.by_rank[rank].numbers["awaited"] - waits, 0.0), excess)
         return taken
 
-    def change(self, found: Found) -> Change:
-        return Change(shorter=shortened(found, self._slow(found).own, "middle"))
+    def change(self, job: JobEvidence[Any]) -> Change:
+        return Change(shorter=shortened(job, self._slow(job).own, "middle"))
 
-    def tell(self, found: Found) -> Finding | None:
-        slow = self._slow(found)
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        slow = self._slow(job)
         told = slow.groups if slow.suspects else slow.own  # A rank behind what N7 speaks of is news, too.
         if not len(told):
             return None
@@ -94,10 +95,10 @@ class SlowLink(Rule):
             else f"{row['collective']} of ranks {listed(row['ranks'])} takes {times} as in other groups of its kind"
         )
         return self.finding(
-            found,
+            job,
             title,
-            evidence=f"{'; '.join(_words(each, found) for each in told.head(_SHOWN).to_dict('records'))} (medians, "
-            f"without waiting).{_hosts(found, ranks)}",
+            evidence=f"{'; '.join(_words(each, job) for each in told.head(_SHOWN).to_dict('records'))} (medians, "
+            f"without waiting).{_hosts(job, ranks)}",
             advice=_OF_RANKS if slow.suspects else _OF_LINKS,
             assumption="Transfers of the slow groups take as long as those of the middle one.",
             verify="Transfers of all groups take as long.",
@@ -106,28 +107,28 @@ class SlowLink(Rule):
             spans=(),
         )
 
-    def _excess(self, found: Found, groups: pd.DataFrame) -> dict[int, float]:
+    def _excess(self, job: JobEvidence[Any], groups: pd.DataFrame) -> dict[int, float]:
         """What transfers of groups take longer, ns per step by rank."""
-        skew, sums = skew_of(found), dict[int, float]()
+        skew, sums = skew_of(job), dict[int, float]()
         for row in groups.to_dict("records"):
             for rank in row["ranks"]:
                 sums[rank] = sums.get(rank, 0.0) + row["excess"] / skew.per[rank]
         return sums
 
-    def _slow(self, found: Found) -> _Slow:
-        if "slow links" not in found.shared:
-            found.shared["slow links"] = self._compared(found)
-        slow: _Slow = found.shared["slow links"]
+    def _slow(self, job: JobEvidence[Any]) -> _Slow:
+        if "slow links" not in job.shared:
+            job.shared["slow links"] = self._compared(job)
+        slow: _Slow = job.shared["slow links"]
         return slow
 
-    def _compared(self, found: Found) -> _Slow:
-        table = _groups(transfers(found))
+    def _compared(self, job: JobEvidence[Any]) -> _Slow:
+        table = _groups(transfers(job))
         enough = table.groupby(KIND)["transfer"].transform("size") >= self.groups
         stands_out = enough & (table["z"] > self.z)
-        worth = self._excess(found, table[stands_out])
-        if max(worth.values(), default=0.0) < self.least * found.step_ns:
+        worth = self._excess(job, table[stands_out])
+        if max(worth.values(), default=0.0) < self.least * job.step_ns:
             return _Slow(table.iloc[:0], table.iloc[:0], ())
-        others = found.shared.get(SLOW, table.iloc[:0])
+        others = job.shared.get(SLOW, table.iloc[:0])
         known = set(zip(*(others[name] for name in (*KIND, "ranks")), strict=True))
         keys = zip(*(table[name] for name in (*KIND, "ranks")), strict=True)
         also = pd.Series([each in known for each in keys], table.index, dtype=bool)
@@ -165,18 +166,18 @@ def _suspects(table: pd.DataFrame, slow: pd.Series[Any]) -> tuple[int, ...]:
     return tuple(sorted(found)) if all(found < each for each in sets) else ()
 
 
-def _words(row: Mapping[Any, Any], found: Found) -> str:
+def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
     what = " · ".join(filter(None, (row["collective"], row["process_group"])))
     size = f" of {text(row['bytes'], Unit.BYTES)}" if row["bytes"] >= 0 else ""
     return (
-        f"{what}{size} takes {found.time(row['transfer'])} among ranks {listed(row['ranks'])}, "
-        f"{found.time(row['middle'])} in the middle of its {row['group_size']}-rank groups"
+        f"{what}{size} takes {job.time(row['transfer'])} among ranks {listed(row['ranks'])}, "
+        f"{job.time(row['middle'])} in the middle of its {row['group_size']}-rank groups"
     )
 
 
-def _hosts(found: Found, ranks: tuple[int, ...]) -> str:
+def _hosts(job: JobEvidence[Any], ranks: tuple[int, ...]) -> str:
     """Which hosts these ranks are on, as far as the traces tell and they are few."""
-    hosts = sorted({found.ranks[rank].numbers["host"] for rank in ranks if rank in found.ranks})
+    hosts = sorted({job.by_rank[rank].numbers["host"] for rank in ranks if rank in job.by_rank})
     if not hosts or "" in hosts or len(hosts) > _SHOWN:
         return ""
     return f" {'They are' if len(ranks) > 1 else 'It is'} on {' and '.join(hosts)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,8 @@ from htareport.rank.rank import Rank
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _BUCKETS = "a larger `bucket_cap_mb` (DDP), larger units (FSDP), "
 _NORM = re.compile(r"^SyncBatchNorm")
@@ -26,7 +28,7 @@ _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 
 
 @dataclass(frozen=True)
-class SmallMessages(Rule):
+class SmallMessages(Rule[Evidence]):
     """Many small collectives: their time is latency, which one larger collective has once.
 
     ## When it speaks
@@ -72,16 +74,20 @@ class SmallMessages(Rule):
             "share": float(small["dur"].sum() / rows["dur"].sum()),
             "what": small["what"].mode().iloc[0],
         }
-        return Evidence(claim, numbers, rank.spans(claim, name=str(numbers["what"]))) if total(claim) else None
+        return (
+            Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=str(numbers["what"])))
+            if total(claim)
+            else None
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"{n['calls']:,.0f} small collectives {found.per} could go in one: {found.time(found.most)}",
-            evidence=f"They move {text(n['size'], Unit.BYTES)} in {found.time(n['time'])} (medians), mostly "
-            f"{n['what']}, and take {found.percent(n['share'])} of the communication time.",
-            advice=f"Put them together: {'' if found.infers else _BUCKETS}one flattened tensor, or the coalescing "
+            job,
+            f"{n['calls']:,.0f} small collectives {job.per_step_label} could go in one: {job.max_saving}",
+            evidence=f"They move {text(n['size'], Unit.BYTES)} in {job.time(n['time'])} (medians), mostly "
+            f"{n['what']}, and take {job.percent(n['share'])} of the communication time.",
+            advice=f"Put them together: {'' if job.infers else _BUCKETS}one flattened tensor, or the coalescing "
             "manager.",
             assumption="One of each kind and step stays, and takes no longer than the longest does now.",
             verify="Fewer calls of larger messages in *Collectives*.",
@@ -107,7 +113,7 @@ def _behind(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class ManyCollectives(Rule):
+class ManyCollectives(Rule[Evidence]):
     """Collectives of one kind are issued one by one in quick succession, and the device is idle in between.
 
     ## When it speaks
@@ -146,7 +152,7 @@ class ManyCollectives(Rule):
             return None
         largest = max(sizes)
         numbers = {"calls": sum(sizes) / per(rank), "largest": largest, "what": names[sizes.index(largest)]}
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
     def _bursts(self, rank: Rank, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First and last row of each long run of one kind, each soon behind the one before, without compute between."""
@@ -156,12 +162,12 @@ class ManyCollectives(Rule):
         long = last - first + 1 >= self.calls
         return first[long], last[long]
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Between collectives that follow each other the GPU is idle for {found.time(found.most)} {found.per}",
-            evidence=f"{n['calls']:,.0f} {found.per} come in bursts, up to {n['largest']} in a row: {n['what']}.",
+            job,
+            f"Between collectives that follow each other the GPU is idle for {job.max_saving} {job.per_step_label}",
+            evidence=f"{n['calls']:,.0f} {job.per_step_label} come in bursts, up to {n['largest']} in a row: {n['what']}.",
             advice="Issue them as one: the coalescing manager, a flattened tensor, `foreach` collectives; leave out "
             "those that repeat what is known.",
             assumption="Launching one takes no idle time.",
@@ -171,7 +177,7 @@ class ManyCollectives(Rule):
 
 
 @dataclass(frozen=True)
-class SyncBatchNorm(Rule):
+class SyncBatchNorm(Rule[Evidence]):
     """SyncBatchNorm exchanges tiny statistics in every layer, forward and backward.
 
     ## When it speaks
@@ -203,13 +209,15 @@ class SyncBatchNorm(Rule):
         claim = common(awaited(rank), sets_of(rank, rows))
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim, {"calls": len(rows) / per(rank)}, rank.spans(claim, name="SyncBatchNorm"))
+        return Evidence(
+            claim=claim, numbers={"calls": len(rows) / per(rank)}, spans=rank.spans(claim, name="SyncBatchNorm")
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"SyncBatchNorm communicates {n['calls']:,.0f} times {found.per}: {found.time(found.most)}",
+            job,
+            f"SyncBatchNorm communicates {n['calls']:,.0f} times {job.per_step_label}: {job.max_saving}",
             evidence="Each layer exchanges its statistics, a few KB, and the next kernel waits for them.",
             advice="Plain BatchNorm where a rank's batch is large enough (from about 16), GroupNorm, or a larger batch "
             "per rank. Compare the accuracy.",

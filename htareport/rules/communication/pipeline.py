@@ -21,7 +21,8 @@ from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.report.findings import Finding, Span
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _UNEVEN = 0.1  # Of the mean: stages whose compute differs by more are unbalanced.
@@ -29,7 +30,7 @@ _MOST_SPANS, _MOST_TOLD = 5, 3
 
 
 @dataclass(frozen=True)
-class PipelineBubble(Rule):
+class PipelineBubble(Rule[Evidence]):
     """Stages of a pipeline wait for each other longer than its schedule must.
 
     ## When it speaks
@@ -70,22 +71,22 @@ class PipelineBubble(Rule):
             claim = {lane: _beyond(rank, lane, mine, ideal) for lane, mine in waits.items()}
         numbers = {"bubble": bubble, "ideal": ideal, "stages": stages, "batches": batches,
                    "compute": total(compute(rank)) / per(rank)}  # fmt: skip
-        return Evidence(claim, numbers, rank.spans(claim, name="wait for another stage"))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name="wait for another stage"))
 
-    def tell(self, found: Found) -> Finding | None:
-        if not found.most:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        if not job.max_saving_ns:
             return None
-        n = found.numbers
-        times = {rank: each.numbers["compute"] for rank, each in found.ranks.items()}
+        n = job.numbers
+        times = {rank: each.numbers["compute"] for rank, each in job.by_rank.items()}
         least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         uneven = times[most] - times[least] > _UNEVEN * sum(times.values()) / len(times)
-        ranks = tuple(sorted(rank for rank, saving in found.saving.items() if saving))
-        stages = f"rank {most} computes {found.time(times[most])} per step, rank {least} {found.time(times[least])}"
+        ranks = tuple(sorted(rank for rank, saving in job.saving_by_rank.items() if saving))
+        stages = f"rank {most} computes {job.time(times[most])} per step, rank {least} {job.time(times[least])}"
         return self.finding(
-            found,
-            f"Pipeline stages wait for each other in {found.percent(n['bubble'])} of the step, where the schedule "
-            f"costs {found.percent(n['ideal'])}",
-            evidence=f"So it is on rank {found.worst}: {n['batches']:.3g} micro-batches per step go through "
+            job,
+            f"Pipeline stages wait for each other in {job.percent(n['bubble'])} of the step, where the schedule "
+            f"costs {job.percent(n['ideal'])}",
+            evidence=f"So it is on rank {job.worst_rank}: {n['batches']:.3g} micro-batches per step go through "
             f"{n['stages']} stages, which by itself costs (p − 1)/(m + p − 1){f'; {stages}' if uneven else ''}.",
             advice=("Move layers from the stages that compute longest to the others. " if uneven else "")
             + "Compare the compute of all stages, with embedding and loss; use more micro-batches, or several chunks "
@@ -93,7 +94,7 @@ class PipelineBubble(Rule):
             assumption="What is waited for beyond the schedule's own bubble goes away when stages are even.",
             verify="Compute by rank differs less; exposed communication goes down.",
             snippet="schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
-            ranks=ranks if len(ranks) < found.num_ranks else (),
+            ranks=ranks if len(ranks) < job.num_ranks else (),
         )
 
 
@@ -107,7 +108,7 @@ def _beyond(rank: Rank, lane: Lane, waits: Intervals, ideal: float) -> Intervals
 
 
 @dataclass(frozen=True)
-class LateSends(Rule):
+class LateSends(Rule[Evidence]):
     """A rank waits to receive what another sends late.
 
     ## When it speaks
@@ -138,42 +139,42 @@ class LateSends(Rule):
         waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank) if len(rows) else 0.0
         return replace(calls, numbers={**calls.numbers, CALLS: direct_calls(rank), "direct waits": waits})
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        waits = waits_of(found).groupby("rank")["wait"].sum()
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        waits = waits_of(job).groupby("rank")["wait"].sum()
         taken = {
             rank: min(float(waits.get(rank, 0)) / each.numbers["per"], each.numbers["direct waits"])
-            for rank, each in found.ranks.items()
+            for rank, each in job.by_rank.items()
         }
-        return taken if max(taken.values()) >= self.least * found.step_ns else {}
+        return taken if max(taken.values()) >= self.least * job.step_ns else {}
 
-    def tell(self, found: Found) -> Finding | None:
-        if not found.most:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        if not job.max_saving_ns:
             return None
-        waits = waits_of(found)
-        every = {rank: each.numbers["per"] for rank, each in found.ranks.items()}
+        waits = waits_of(job)
+        every = {rank: each.numbers["per"] for rank, each in job.by_rank.items()}
         pairs = waits.groupby(["rank", "peer"])["wait"].agg(["sum", "size"]).reset_index()
         pairs["sum"] = pairs["sum"] / pairs["rank"].map(every)
         pairs = pairs[pairs["sum"] > 0].sort_values("sum", ascending=False, kind="stable").head(_MOST_TOLD)
-        worst, ranks = pairs.iloc[0], tuple(sorted(rank for rank, saving in found.saving.items() if saving))
+        worst, ranks = pairs.iloc[0], tuple(sorted(rank for rank, saving in job.saving_by_rank.items() if saving))
         return self.finding(
-            found,
-            f"Rank {int(worst['rank'])} waits for rank {int(worst['peer'])} to send: up to {found.time(found.most)} "
-            f"{found.per}",
-            evidence=f"On aligned clocks, {'; '.join(_words(row, found) for row in pairs.to_dict('records'))}.",
+            job,
+            f"Rank {int(worst['rank'])} waits for rank {int(worst['peer'])} to send: up to {job.max_saving} "
+            f"{job.per_step_label}",
+            evidence=f"On aligned clocks, {'; '.join(_words(row, job) for row in pairs.to_dict('records'))}.",
             advice=f"Look at what rank {int(worst['peer'])} does before that: more compute than others (unequal "
             "stages), or other sends first. Post receives early, and compute meanwhile.",
             assumption="Who sends begins as soon as the other is ready. Of a pipeline, a part of the waiting is its "
             "schedule's own.",
             verify="Compute waits less for what is sent.",
             snippet="for work in dist.batch_isend_irecv(operations):\n    ...  # Compute meanwhile.\n    work.wait()",
-            ranks=ranks if len(ranks) < found.num_ranks else (),
+            ranks=ranks if len(ranks) < job.num_ranks else (),
             spans=_spans(waits),
         )
 
 
-def _words(row: Mapping[Any, Any], found: Found) -> str:
-    time, calls = found.time(row["sum"]), counted(row["size"], "call")
-    return f"rank {row['rank']:.0f} waits {time} {found.per} for rank {row['peer']:.0f} to send ({calls})"
+def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
+    time, calls = job.time(row["sum"]), counted(row["size"], "call")
+    return f"rank {row['rank']:.0f} waits {time} {job.per_step_label} for rank {row['peer']:.0f} to send ({calls})"
 
 
 def _spans(waits: pd.DataFrame) -> tuple[Span, ...]:

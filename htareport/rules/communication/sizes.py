@@ -21,7 +21,8 @@ from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
 from htareport.rules.communication.groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
-from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _GROUP = ["collective", "process_group", "group_size", "ranks"]
 _SHOWN = 3
@@ -29,7 +30,7 @@ _CERTAIN_NS = 50_000  # Of a transfer: clocks of ranks agree to about that, so t
 
 
 @dataclass(frozen=True)
-class FallingBandwidth(Rule):
+class FallingBandwidth(Rule[Evidence]):
     """Large messages reach less bandwidth than smaller ones of the same kind and group.
 
     ## When it speaks
@@ -69,38 +70,37 @@ class FallingBandwidth(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        skew, others = skew_of(found), found.shared.get(TAKEN, {})
-        sums = dict.fromkeys(found.ranks, 0.0)
-        for row in self._slow(found).to_dict("records"):
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        skew, others = skew_of(job), job.shared.get(TAKEN, {})
+        sums = dict.fromkeys(job.by_rank, 0.0)
+        for row in self._slow(job).to_dict("records"):
             for rank in row["ranks"]:
                 sums[rank] += row["excess"] / skew.per[rank]
         return {
-            rank: min(excess, max(self._waits(found, rank) - others.get(rank, 0.0), 0.0))
-            for rank, excess in sums.items()
+            rank: min(excess, max(self._waits(job, rank) - others.get(rank, 0.0), 0.0)) for rank, excess in sums.items()
         }
 
     @staticmethod
-    def _waits(found: Found, rank: int) -> float:
+    def _waits(job: JobEvidence[Any], rank: int) -> float:
         """For how long compute waits for bytes that move, ns per step."""
-        skew = skew_of(found)
-        awaited: float = found.ranks[rank].numbers["awaited"]
+        skew = skew_of(job)
+        awaited: float = job.by_rank[rank].numbers["awaited"]
         return awaited - skew.straggling[rank] - skew.waiting[rank]
 
-    def change(self, found: Found) -> Change:
-        return Change(shorter=shortened(found, self._slow(found), "usual"))
+    def change(self, job: JobEvidence[Any]) -> Change:
+        return Change(shorter=shortened(job, self._slow(job), "usual"))
 
-    def tell(self, found: Found) -> Finding | None:
-        slow = self._slow(found)
-        if not found.most or not len(slow):
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        slow = self._slow(job)
+        if not job.max_saving_ns or not len(slow):
             return None
         row = slow.iloc[0]
         ranks = sorted({rank for each in slow["ranks"] for rank in each})
         what = " · ".join(filter(None, (row["collective"], row["process_group"])))
         return self.finding(
-            found,
+            job,
             f"{what} moves {text(row['bytes'], Unit.BYTES)} at {row['share']:.0%} of the bandwidth of smaller messages",
-            evidence=f"{'; '.join(_words(each, found) for each in slow.head(_SHOWN).to_dict('records'))} (medians, "
+            evidence=f"{'; '.join(_words(each, job) for each in slow.head(_SHOWN).to_dict('records'))} (medians, "
             "without waiting).",
             advice="Let NCCL choose: unset `NCCL_PROTO` and `NCCL_ALGO`, and leave out tuner plug-ins and their files. "
             "`NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=TUNING` shows what it chooses for each size.",
@@ -108,19 +108,19 @@ class FallingBandwidth(Rule):
             "took their processors.",
             verify="The bandwidth grows with the size of messages in *Collectives*.",
             snippet="unset NCCL_PROTO NCCL_ALGO NCCL_TUNER_PLUGIN",
-            ranks=tuple(ranks) if len(ranks) < found.num_ranks else (),
+            ranks=tuple(ranks) if len(ranks) < job.num_ranks else (),
             spans=(),
         )
 
-    def _slow(self, found: Found) -> pd.DataFrame:
-        if "falling bandwidth" not in found.shared:
-            found.shared["falling bandwidth"] = self._compared(found)
-        slow: pd.DataFrame = found.shared["falling bandwidth"]
+    def _slow(self, job: JobEvidence[Any]) -> pd.DataFrame:
+        if "falling bandwidth" not in job.shared:
+            job.shared["falling bandwidth"] = self._compared(job)
+        slow: pd.DataFrame = job.shared["falling bandwidth"]
         return slow
 
-    def _compared(self, found: Found) -> pd.DataFrame:
+    def _compared(self, job: JobEvidence[Any]) -> pd.DataFrame:
         """Sizes of groups that are slow, those that cost most first: with their excess in all, and the `usual` time."""
-        each = transfers(found)
+        each = transfers(job)
         each = each[(each["bytes"] > 0) & (each["transfer"] > 0)]
         table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
         table = table.rename(columns={"median": "transfer"})
@@ -130,17 +130,17 @@ class FallingBandwidth(Rule):
         table = table.assign(best=np.concatenate(best) if best else np.zeros(0))
         table["share"] = (table["rate"] / table["best"]).where(table["best"] > 0, np.inf)
         slow = table[(table["bytes"] >= self.large * 2**20) & (table["share"] < self.peer)]
-        if SLOW in found.shared:
-            known = pd.MultiIndex.from_frame(found.shared[SLOW][[*KIND, "ranks"]])
+        if SLOW in job.shared:
+            known = pd.MultiIndex.from_frame(job.shared[SLOW][[*KIND, "ranks"]])
             slow = slow[~pd.MultiIndex.from_frame(slow[[*KIND, "ranks"]]).isin(known)]
         slow = slow.assign(usual=slow["bytes"] / slow["best"])
         slow = slow.assign(excess=(slow["sum"] - slow["size"] * slow["usual"]).clip(lower=0))
-        per = skew_of(found).per
+        per = skew_of(job).per
         costs = [
             excess / min(per[rank] for rank in ranks)
             for excess, ranks in zip(slow["excess"], slow["ranks"], strict=True)
         ]
-        enough = max(costs, default=0.0) >= self.least * found.step_ns
+        enough = max(costs, default=0.0) >= self.least * job.step_ns
         return slow.sort_values("excess", ascending=False, kind="stable") if enough else slow.iloc[:0]
 
     def _best(self, sizes: pd.DataFrame) -> NDArray[np.float64]:
@@ -152,6 +152,6 @@ class FallingBandwidth(Rule):
         return found
 
 
-def _words(row: Mapping[Any, Any], found: Found) -> str:
-    took, usual = found.time(row["transfer"]), found.time(row["usual"])
+def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
+    took, usual = job.time(row["transfer"]), job.time(row["usual"])
     return f"{text(row['bytes'], Unit.BYTES)} take {took}, at the rate of smaller ones {usual}"

@@ -19,7 +19,8 @@ from htareport.rank.steps import OUTSIDE
 from htareport.report.findings import Finding, Span
 from htareport.report.number_lists import listed as numbers
 from htareport.report.units import counted
-from htareport.rules.engine.base import SLOW_CPUS, Change, Evidence, Family, Found, Rule, severity_of
+from htareport.rules.engine.base import SLOW_CPUS, Family, Rule, severity_of
+from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_NAMED = 5, 3
@@ -27,7 +28,7 @@ _EXPLAINS = 0.6
 
 
 @dataclass(frozen=True)
-class Straggler(Rule):
+class Straggler(Rule[Evidence]):
     """One rank comes late to collectives, and all the others wait for it.
 
     ## When it speaks
@@ -53,25 +54,27 @@ class Straggler(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        return skew_of(found).straggling
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        return skew_of(job).straggling
 
-    def change(self, found: Found) -> Change:
-        return Change(late=np.isin(matched(found).calls["rank"].to_numpy(), skew_of(found).named))
+    def change(self, job: JobEvidence[Any]) -> Change:
+        return Change(late=np.isin(matched(job).calls["rank"].to_numpy(), skew_of(job).named))
 
-    def tell(self, found: Found) -> Finding | None:
-        skew = skew_of(found)
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        skew = skew_of(job)
         if not skew.named:
             return None
         named = skew.named[:_MOST_NAMED]
         # What is waited for, where that is known: lateness alone counts again at each collective that hides it.
-        held = [found.most or skew.held_up(named[0])] if len(named) == 1 else [skew.held_up(rank) for rank in named]
-        costs = " and ".join(map(found.time, held))
-        cause = cause_of(found, named[0], _EXPLAINS)
+        held = (
+            [job.max_saving_ns or skew.held_up(named[0])] if len(named) == 1 else [skew.held_up(rank) for rank in named]
+        )
+        costs = " and ".join(map(job.time, held))
+        cause = cause_of(job, named[0], _EXPLAINS)
         return self.finding(
-            found,
-            f"{_ranks(skew.named)} the others for {costs} {found.per}",
-            evidence=" ".join(_evidence(skew, rank, found) for rank in named),
+            job,
+            f"{_ranks(skew.named)} the others for {costs} {job.per_step_label}",
+            evidence=" ".join(_evidence(skew, rank, job) for rank in named),
             advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
             if cause
             else _UNEXPLAINED,
@@ -79,7 +82,7 @@ class Straggler(Rule):
             "nothing, and is not counted.",
             verify="*Holds up* under *Stragglers* goes down.",
             ranks=tuple(sorted(skew.named)),
-            spans=_spans(skew, found),
+            spans=_spans(skew, job),
         )
 
 
@@ -95,7 +98,7 @@ def _ranks(named: list[int]) -> str:
     return f"Ranks {numbers(named)} hold up" if len(named) > 1 else f"Rank {named[0]} holds up"
 
 
-def _evidence(skew: Skew, rank: int, found: Found) -> str:
+def _evidence(skew: Skew, rank: int, job: JobEvidence[Any]) -> str:
     late, there = skew.late_of(rank), (skew.every["rank"] == rank).sum()
     what = late.groupby(["name", "process_group"])["margin"].sum().sort_values(ascending=False, kind="stable").index[0]
     others = skew.every[is_late(skew.every) & (skew.every["rank"] != rank)]
@@ -103,13 +106,13 @@ def _evidence(skew: Skew, rank: int, found: Found) -> str:
     more = f"more than {next_most}" if next_most else "any"
     return (
         f"Rank {rank} alone is late to {len(late)} of {there} collectives, no other rank to {more}: by "
-        f"{found.time(float(late['margin'].mean()))} on average, mostly to {' · '.join(filter(None, what))}."
+        f"{job.time(float(late['margin'].mean()))} on average, mostly to {' · '.join(filter(None, what))}."
     )
 
 
-def _spans(skew: Skew, found: Found) -> tuple[Span, ...]:
+def _spans(skew: Skew, job: JobEvidence[Any]) -> tuple[Span, ...]:
     """Where the stragglers come latest, on their own clocks: from the second-latest rank's start to theirs."""
-    offset = found.shared["matching"].clocks.offset
+    offset = job.shared["matching"].clocks.offset
     rows = skew.every[skew.every["rank"].isin(skew.named) & (skew.every["margin"] > 0)]
     rows = rows.sort_values("margin", ascending=False, kind="stable").head(_MOST_SPANS)
     return tuple(_span(row, offset.get(row["rank"], 0)) for row in rows.to_dict("records"))
@@ -122,9 +125,9 @@ def _span(row: Mapping[Any, Any], offset: int) -> Span:
     )
 
 
-def cause_of(found: Found, rank: int, least: float) -> Difference | None:
+def cause_of(job: JobEvidence[Any], rank: int, least: float) -> Difference | None:
     """In what a straggler differs from the others, where that explains as much of what it holds up."""
-    skew = skew_of(found)
+    skew = skew_of(job)
     made = difference(skew.own, rank)
     return made if made.more >= least * _waited(skew, rank) > 0 else None
 
@@ -136,7 +139,7 @@ def _waited(skew: Skew, rank: int) -> float:
 
 
 @dataclass(frozen=True)
-class StragglerCause(Rule):
+class StragglerCause(Rule[Evidence]):
     """Why a straggler is late: slower kernels, more kernels, its input, its host, or its copies.
 
     ## When it speaks
@@ -163,22 +166,22 @@ class StragglerCause(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def tell(self, found: Found) -> Finding | None:
-        skew = skew_of(found)
-        causes = {rank: cause for rank in skew.named[:_MOST_NAMED] if (cause := cause_of(found, rank, self.explains))}
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        skew = skew_of(job)
+        causes = {rank: cause for rank in skew.named[:_MOST_NAMED] if (cause := cause_of(job, rank, self.explains))}
         if not causes:
             return None
         rank, cause = next(iter(causes.items()))
-        share = max(skew.straggling.values()) / found.step_ns if found.step_ns else 0.0
+        share = max(skew.straggling.values()) / job.step_ns if job.step_ns else 0.0
         usual = "than the median of the other ranks"
         evidence = [
-            f"Rank {each}: {found.time(it.more)} more {_words(it)} {found.per} {usual}, while it holds up the others "
-            f"for {found.time(_waited(skew, each))}. {_details(it, found)}{_of_cpu(it, each, found)}{_same(it)}".strip()
+            f"Rank {each}: {job.time(it.more)} more {_words(it)} {job.per_step_label} {usual}, while it holds up the others "
+            f"for {job.time(_waited(skew, each))}. {_details(it, job)}{_of_cpu(it, each, job)}{_same(it)}".strip()
             for each, it in causes.items()
         ]
         return self.finding(
-            found,
-            f"{_LATE.format(rank)} {_reason(cause, found)}",
+            job,
+            f"{_LATE.format(rank)} {_reason(cause, job)}",
             severity=severity_of(share),
             evidence=" ".join(evidence),
             advice=_advice(cause),
@@ -220,24 +223,24 @@ def _words(cause: Difference) -> str:
     return _WORDS.get(cause.cause, f"idle time in {cause.cause}")
 
 
-def _reason(cause: Difference, found: Found) -> str:
+def _reason(cause: Difference, job: JobEvidence[Any]) -> str:
     n = cause.numbers
     if cause.cause == SLOWER:
         return f"its kernels take {n['ratio']:.2f}× as long"
     if cause.cause == MORE:
-        return f"it runs {n['count']:,.0f} kernels {found.per}, the others {n['usual_count']:,.0f}"
-    return f"{_BRIEFLY[cause.cause]}: {found.time(cause.more)} more {found.per}"
+        return f"it runs {n['count']:,.0f} kernels {job.per_step_label}, the others {n['usual_count']:,.0f}"
+    return f"{_BRIEFLY[cause.cause]}: {job.time(cause.more)} more {job.per_step_label}"
 
 
-def _details(cause: Difference, found: Found) -> str:
+def _details(cause: Difference, job: JobEvidence[Any]) -> str:
     n = cause.numbers
     if cause.cause == SLOWER and n["alike"]:
         return "All kinds of kernels are slower alike."
     if cause.cause in {SLOWER, MORE}:
         name, more, count, usual = n["slowest" if cause.cause == SLOWER else "further"]
         calls = f"{counted(count, 'call')} (the others {usual:,.3g})"
-        return f"Most of it is `{short(name)}`: {found.time(more)} more in {calls}."
-    names = [f"`{name}` {found.time(time)}" for name, time in n["names"]]
+        return f"Most of it is `{short(name)}`: {job.time(more)} more in {calls}."
+    names = [f"`{name}` {job.time(time)}" for name, time in n["names"]]
     return f"It fills idle time with {', '.join(names)}." if names else ""
 
 
@@ -246,9 +249,9 @@ def _same(cause: Difference) -> str:
     return " What findings say of that time on this rank is no further saving." if cause.cause in _CAUSES else ""
 
 
-def _of_cpu(cause: Difference, rank: int, found: Found) -> str:
+def _of_cpu(cause: Difference, rank: int, job: JobEvidence[Any]) -> str:
     """What another finding says of the rank's CPU, where the host is the cause."""
-    slow = found.shared.get(SLOW_CPUS, {}).get(rank) if cause.cause == HOST else None
+    slow = job.shared.get(SLOW_CPUS, {}).get(rank) if cause.cause == HOST else None
     if slow is None:
         return ""
     times = f"{slow.time / slow.usual:.2g} times"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ from htareport.rank.interval_sets import Lane, Sets, common, minus
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _LIBRARY = re.compile(r"(?<![A-Za-z])(?:[nr]ccl|hccl)", re.IGNORECASE)
@@ -26,7 +28,7 @@ _SHARD_GROUP = re.compile(r"fsdp|shard|(?:^|_)dp", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class SerialisedCollective(Rule):
+class SerialisedCollective(Rule[Evidence]):
     """Collectives run on the stream of compute, so that nothing can overlap them.
 
     ## When it speaks
@@ -65,14 +67,14 @@ class SerialisedCollective(Rule):
             return None
         what = str(rows.groupby("what")["dur"].sum().idxmax())
         numbers = {"what": what, "calls": len(rows) / per(rank), "stream": str(rows["stream"].iloc[0])}
-        return Evidence(claim, numbers, rank.spans(claim, name=what))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=what))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Collectives hold up compute on its own stream for {found.time(found.most)} {found.per}",
-            evidence=f"{counted(n['calls'], 'collective')} {found.per} on stream {n['stream']}, which also computes; "
+            job,
+            f"Collectives hold up compute on its own stream for {job.max_saving} {job.per_step_label}",
+            evidence=f"{counted(n['calls'], 'collective')} {job.per_step_label} on stream {n['stream']}, which also computes; "
             f"mostly {n['what']}.",
             advice="Issue them with `async_op=True` and wait where the result is needed. What needs the result at once "
             "cannot overlap: split the batch in two, and compute one half meanwhile.",
@@ -83,7 +85,7 @@ class SerialisedCollective(Rule):
 
 
 @dataclass(frozen=True)
-class LateGather(Rule):
+class LateGather(Rule[Evidence]):
     """A shard's parameters are gathered only when they are needed, and compute waits for them.
 
     ## When it speaks
@@ -123,7 +125,7 @@ class LateGather(Rule):
         if rank.share(claim) < self.least:
             return None
         numbers = {"late": late / per(rank), "calls": len(rows) / per(rank), "what": str(rows["what"].iloc[0])}
-        return Evidence(claim, numbers, rank.spans(claim, name=str(rows["what"].iloc[0])))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=str(rows["what"].iloc[0])))
 
     def _late(self, rank: Rank, lane: Lane, rows: pd.DataFrame) -> Intervals:
         """Gathers between which and compute there is no time, as far as they would fit under the compute before."""
@@ -143,12 +145,12 @@ class LateGather(Rule):
         found: Intervals = np.column_stack((start, start + np.minimum(end - start, room)))[there & (room > 0)]
         return found
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Compute waits {found.time(found.most)} {found.per} for parameters that are gathered late",
-            evidence=f"{n['late']:,.3g} of {n['calls']:,.3g} all-gathers {found.per} ({n['what']}) start when compute "
+            job,
+            f"Compute waits {job.max_saving} {job.per_step_label} for parameters that are gathered late",
+            evidence=f"{n['late']:,.3g} of {n['calls']:,.3g} all-gathers {job.per_step_label} ({n['what']}) start when compute "
             "has stopped, and it goes on when they end.",
             advice="Prefetch the next unit's parameters. It takes the memory of one more unit.",
             assumption="Each is hidden under the compute of the unit before.",

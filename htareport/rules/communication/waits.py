@@ -11,13 +11,13 @@ import pandas as pd
 
 from htareport.job.arrival_skew import Skew, calls_of, matched, skew_of
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import of
 from htareport.rank.own_work import kernels_of
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.report.findings import Finding, Span
 from htareport.report.units import counted
-from htareport.rules.engine.base import Change, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_TOLD = 5, 3
@@ -25,7 +25,7 @@ _KIND = ["name", "process_group"]  # Of a row of arrivals.
 
 
 @dataclass(frozen=True)
-class SkewDominates(Rule):
+class SkewDominates(Rule[Evidence]):
     """Collectives take long because ranks wait for each other in them, not because of the network.
 
     ## When it speaks
@@ -54,18 +54,18 @@ class SkewDominates(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        skew = skew_of(found)
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        skew = skew_of(job)
         kinds = waiting_kinds(skew.every, self.waiting)
         share = float(kinds["rest"].sum() / skew.every["rest"].sum()) if len(kinds) else 0.0
-        uneven = uneven_compute(found)
+        uneven = uneven_compute(job)
         taken = {rank: share * max(wait - uneven.get(rank, 0.0), 0.0) for rank, wait in skew.waiting.items()}
-        return taken if max(taken.values()) >= self.least * found.step_ns else {}
+        return taken if max(taken.values()) >= self.least * job.step_ns else {}
 
-    def change(self, found: Found) -> Change | None:
-        if uneven_compute(found):
+    def change(self, job: JobEvidence[Any]) -> Change | None:
+        if uneven_compute(job):
             return None  # It is not known which of the waits these are.
-        skew, matching = skew_of(found), matched(found)
+        skew, matching = skew_of(job), matched(job)
         chosen = matching.kinds.set_index(["collective", "process_group"]).index.isin(
             waiting_kinds(skew.every, self.waiting).index
         )
@@ -73,33 +73,33 @@ class SkewDominates(Rule):
         late = calls["kind"].isin(matching.kinds["kind"][chosen]) & ~calls["rank"].isin(skew.named)
         return Change(late=late.to_numpy(), to_mean=True)
 
-    def tell(self, found: Found) -> Finding | None:
-        if not found.most:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        if not job.max_saving_ns:
             return None
-        skew = skew_of(found)
+        skew = skew_of(job)
         kinds = waiting_kinds(skew.every, self.waiting)
         longest = _longest(skew)
-        where = "; ".join(_words(row, found) for row in longest[:_MOST_TOLD])
+        where = "; ".join(_words(row, job) for row in longest[:_MOST_TOLD])
         several = skew.every["collective"].nunique() > 1
         return self.finding(
-            found,
-            f"Ranks wait for each other in collectives, {found.time(found.most)} {found.per}: it is not the network",
-            evidence=f"Of the time of {_kinds_words(kinds)} {found.percent(_share(kinds))} lies before the last rank's "
+            job,
+            f"Ranks wait for each other in collectives, {job.max_saving} {job.per_step_label}: it is not the network",
+            evidence=f"Of the time of {_kinds_words(kinds)} {job.percent(_share(kinds))} lies before the last rank's "
             f"start, on aligned clocks. The longest waits: {where}."
             + ("" if several else " One collective may be chance."),
             advice="Let ranks arrive together: batches of equal size (sequence lengths, experts), "
             + (
                 "and nothing that only one rank does in between."
-                if found.infers
+                if job.infers
                 else "no logging, evaluation or checkpoints on one rank only; or synchronise less often, with "
                 "`model.no_sync()`."
             ),
             assumption="All ranks arrive together; each wait counts with no more than the mean of those who wait.",
             verify="*Waiting* in the section *Collectives* goes down.",
             snippet=""
-            if found.infers
+            if job.infers
             else "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
-            spans=tuple(_span(row, found) for row in longest),
+            spans=tuple(_span(row, job) for row in longest),
         )
 
 
@@ -127,21 +127,21 @@ def _longest(skew: Skew) -> list[dict[str, Any]]:
     return rows.assign(late=rows["collective"].map(last)).to_dict("records")  # type: ignore[return-value]
 
 
-def _words(row: Mapping[str, Any], found: Found) -> str:
+def _words(row: Mapping[str, Any], job: JobEvidence[Any]) -> str:
     what = " · ".join(part for part in (row["name"], row["process_group"]) if part)
     step = f" of step {row['step']}" if row["step"] != OUTSIDE else ""
-    return f"{found.time(float(row['wait']))} of rank {row['rank']} for rank {row['late']}, at {what}{step}"
+    return f"{job.time(float(row['wait']))} of rank {row['rank']} for rank {row['late']}, at {what}{step}"
 
 
-def _span(row: Mapping[str, Any], found: Found) -> Span:
+def _span(row: Mapping[str, Any], job: JobEvidence[Any]) -> Span:
     """The wait, on the clock of who waits."""
-    start = int(row["start"]) + matched(found).clocks.offset.get(row["rank"], 0)
+    start = int(row["start"]) + matched(job).clocks.offset.get(row["rank"], 0)
     step = None if row["step"] == OUTSIDE else int(row["step"])
     return Span(int(row["rank"]), start, start + int(row["wait"]), str(row["name"]), step)
 
 
 @dataclass(frozen=True)
-class UnevenCompute(Rule):
+class UnevenCompute(Rule[Evidence]):
     """Ranks have unequal amounts of compute, so that those with less wait for those with more.
 
     ## When it speaks
@@ -168,31 +168,31 @@ class UnevenCompute(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def takes(self, found: Found) -> Mapping[int, float]:
-        return uneven_compute(found, self.spread)
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+        return uneven_compute(job, self.spread)
 
-    def change(self, found: Found) -> Change:
-        times = compute_times(skew_of(found))
+    def change(self, job: JobEvidence[Any]) -> Change:
+        times = compute_times(skew_of(job))
         mean = sum(times.values()) / len(times)
         return Change(compute={rank: 1 - mean / time for rank, time in times.items() if time})
 
-    def tell(self, found: Found) -> Finding | None:
-        if not found.most:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        if not job.max_saving_ns:
             return None
-        times = compute_times(skew_of(found))
+        times = compute_times(skew_of(job))
         least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        kernels = {rank: float(kernels_of(skew_of(found).own[rank])["count"].sum()) for rank in (least, most)}
+        kernels = {rank: float(kernels_of(skew_of(job).own[rank])["count"].sum()) for rank in (least, most)}
         mean = sum(times.values()) / len(times)
         return self.finding(
-            found,
-            f"Compute is uneven: {found.time(times[least])} {found.per} on rank {least}, {found.time(times[most])} on "
+            job,
+            f"Compute is uneven: {job.time(times[least])} {job.per_step_label} on rank {least}, {job.time(times[most])} on "
             f"rank {most}",
-            evidence=f"That is {found.percent((times[most] - times[least]) / mean)} of the mean, {found.time(mean)}. "
-            f"Rank {least} runs {counted(kernels[least], 'kernel')} {found.per}, rank {most} {kernels[most]:,.0f}; "
+            evidence=f"That is {job.percent((times[most] - times[least]) / mean)} of the mean, {job.time(mean)}. "
+            f"Rank {least} runs {counted(kernels[least], 'kernel')} {job.per_step_label}, rank {most} {kernels[most]:,.0f}; "
             "ranks with less wait for those with more in collectives.",
             advice="Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, "
             "experts per rank.",
-            assumption=f"Every rank computes for the mean; waits are part of {of(found)}.",
+            assumption=f"Every rank computes for the mean; waits are part of {job.window_label}.",
             verify="Compute time by rank differs less.",
             spans=(),
         )
@@ -204,14 +204,14 @@ def compute_times(skew: Skew) -> dict[int, float]:
     return {rank: own["compute"] for rank, own in skew.own.items() if rank in there}
 
 
-def uneven_compute(found: Found, spread: float = 0.05) -> Mapping[int, float]:
+def uneven_compute(job: JobEvidence[Any], spread: float = 0.05) -> Mapping[int, float]:
     """What waits are due to unequal compute, ns per step by rank.
 
     Nothing where a straggler is named, or only some of the ranks are recorded: others may have more or less.
     """
-    skew = skew_of(found)
+    skew = skew_of(job)
     times = compute_times(skew)
-    world = max(each.numbers["world"] for each in found.ranks.values())
+    world = max(each.numbers["world"] for each in job.by_rank.values())
     if skew.named or not times or len(times) < world / 2:
         return {}
     mean, apart = sum(times.values()) / len(times), max(times.values()) - min(times.values())

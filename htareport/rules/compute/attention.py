@@ -12,12 +12,14 @@ import numpy as np
 from htareport.algorithms.work import SIZES
 from htareport.rank.attention_chains import Chain, Scores, chains
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, held_up, shortened
+from htareport.rank.compute_time import WORTH, asked, shortened
 from htareport.rank.rank import Rank
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _MISALIGNED = re.compile(r"[a-z0-9_]*_align[124]\b")
 _ALIGNED = 8  # Elements of two bytes that are loaded at once.
@@ -34,7 +36,7 @@ _ADVICE_FALLBACK = (
 
 
 @dataclass(frozen=True)
-class UnfusedAttention(Rule):
+class UnfusedAttention(Rule[Evidence]):
     """Attention writes its scores to memory, between two matrix products and a softmax.
 
     ## When it speaks
@@ -75,15 +77,15 @@ class UnfusedAttention(Rule):
             return None
         high, low = (sum(max(each.time - times * each.fused, 0) for each in found) for times in (1, 2))
         numbers = {**_numbers(found), "steps": rank.num_steps, "low": low / high, "asked": asked(rank, saving)}
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         lengths = f"{n['rows']:,} × {n['columns']:,}"
         evidence = (
-            f"{_times(n['count'] / n['steps'])} {found.per}, products and a softmax over {n['batch']:,} × {lengths} "
+            f"{_times(n['count'] / n['steps'])} {job.per_step_label}, products and a softmax over {n['batch']:,} × {lengths} "
             f"scores ({text(n['bytes'], Unit.BYTES)}) write and read them; all that is over scores takes "
-            f"{found.time(n['time'] / n['steps'])}, softmax alone {found.time(n['softmax'] / n['steps'])}."
+            f"{job.time(n['time'] / n['steps'])}, softmax alone {job.time(n['softmax'] / n['steps'])}."
         )
         if n["odd"]:
             evidence += (
@@ -92,13 +94,13 @@ class UnfusedAttention(Rule):
             )
         words = "Unfused and misaligned" if n["odd"] else "Unfused"
         return self.finding(
-            found,
-            f"{words} attention over {lengths} scores: fused, it takes up to {found.time(found.most)} less {found.per}",
+            job,
+            f"{words} attention over {lengths} scores: fused, it takes up to {job.max_saving} less {job.per_step_label}",
             evidence=evidence,
             advice=_ADVICE_FALLBACK if n["is_fallback"] else _ADVICE,
-            low_ns=round(found.most * n["low"]),
+            low_ns=round(job.max_saving_ns * n["low"]),
             assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
-            + held_up(found),
+            + held_up(job),
             verify="`aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.",
             snippet="out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         )

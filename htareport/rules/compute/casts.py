@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,18 @@ from numpy.typing import NDArray
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up
+from htareport.rank.compute_time import compute_time
 from htareport.rank.host_rows import names_of
-from htareport.rank.kernel_types import events_of, evidence_of
+from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_kernels import outside, times_of, within
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of
+from htareport.rules.engine.wording import held_up
 
 _COPY = re.compile(r"^aten::copy_$")
 _CASTS = re.compile(r"^aten::(?:copy_|_to_copy|to|type_as|float|half|bfloat16|_autocast_to_\w+)$")
@@ -33,7 +37,7 @@ _LEFT = 0.3
 
 
 @dataclass(frozen=True)
-class Casts(Rule):
+class Casts(Rule[Evidence]):
     """Tensors are converted from one type to another.
 
     ## When it speaks
@@ -74,18 +78,18 @@ class Casts(Rule):
             rank, mine, np.full(len(mine), _LEFT), pairs=told[0], owners=told[1], calls=_calls(rank, rows[mine])
         )
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
-        pairs = ", ".join(f"{source} to {target} {found.time(time)}" for (source, target), time in n["pairs"])
-        owners = ", ".join(f"`{name}` {found.time(time)}" for name, time in n["owners"] if name)
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
+        pairs = ", ".join(f"{source} to {target} {job.time(time)}" for (source, target), time in n["pairs"])
+        owners = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["owners"] if name)
         main = n["owners"][0][0]
         return self.finding(
-            found,
-            f"Conversions between types take {found.time(n['time'])} {found.per}, {found.percent(n['share'])} of "
+            job,
+            f"Conversions between types take {job.time(n['time'])} {job.per_step_label}, {job.percent(n['share'])} of "
             "compute",
             evidence=f"{counted(n['calls'], 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             advice=_WITHIN if main and not main.startswith("autograd::") else _ALONE,
-            assumption="70 % of them go, or run within the work before or behind them." + held_up(found),
+            assumption="70 % of them go, or run within the work before or behind them." + held_up(job),
             verify="`aten::copy_` takes less time in *Kernels by operator*.",
             snippet="model = model.to(torch.bfloat16)  # Instead of converting float32 weights in each step"
             if main

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, held_up, in_steps, operators, shortened
+from htareport.rank.compute_time import WORTH, asked, in_steps, operators, shortened
 from htareport.rank.host_rows import names_of
 from htareport.rank.interval_sets import total
 from htareport.rank.kernel_types import events_of
@@ -17,7 +18,9 @@ from htareport.rank.operator_kernels import times_of, within
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _MOVES = re.compile(
     r"^aten::(?:cat|_cat|stack|clone|contiguous|pad|constant_pad_nd|index_select|repeat|repeat_interleave)$"
@@ -35,7 +38,7 @@ _REMEDIES = (
 
 
 @dataclass(frozen=True)
-class Moves(Rule):
+class Moves(Rule[Evidence]):
     """Operators copy, join, pad or select tensors, and compute nothing.
 
     ## When it speaks
@@ -78,22 +81,22 @@ class Moves(Rule):
             "share": min(1.0, int(times.sum()) / whole),
             "asked": asked(rank, saving),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
-        by = ", ".join(f"`{name}` {found.time(time)}" for name, time in n["operators"])
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
+        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
         remedies = [
             words for pattern, words in _REMEDIES if any(pattern.search(name) for name, _ in n["operators"])
         ] or ["write results where they are needed"]
         advice = "; ".join(remedies)
         return self.finding(
-            found,
-            f"Moving tensors about costs up to {found.time(found.most)} {found.per}",
-            evidence=f"{found.time(n['time'])} {found.per}, {found.percent(n['share'])} of the time in which the "
+            job,
+            f"Moving tensors about costs up to {job.max_saving} {job.per_step_label}",
+            evidence=f"{job.time(n['time'])} {job.per_step_label}, {job.percent(n['share'])} of the time in which the "
             f"device computes or copies: {by}.",
             advice=f"{advice[:1].upper()}{advice[1:]}.",
-            assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(found),
+            assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(job),
             verify="These operators take less time in *Kernels by operator*.",
             snippet="cache[:, length : length + new.shape[1]] = new  # Instead of torch.cat((cache, new), 1)"
             if any("cat" in name for name, _ in n["operators"])

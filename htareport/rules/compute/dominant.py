@@ -18,8 +18,9 @@ from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _TYPES = {
     "double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool",
@@ -29,7 +30,7 @@ _MOST_TENSORS = 6
 
 
 @dataclass(frozen=True)
-class Dominates(Rule):
+class Dominates(Rule[Evidence]):
     """One operator on inputs of one shape takes a large part of all compute.
 
     ## When it speaks
@@ -82,13 +83,13 @@ class Dominates(Rule):
         }
         return Evidence(numbers=numbers)
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         return self.finding(
-            found,
-            f"`{n['name']}` on {n['shapes']} is {found.percent(n['share'])} of all compute",
+            job,
+            f"`{n['name']}` on {n['shapes']} is {job.percent(n['share'])} of all compute",
             severity=Severity.LOW,
-            evidence=f"{counted(n['calls'], 'call takes', 'calls take')} {found.time(n['time'])} {found.per}.",
+            evidence=f"{counted(n['calls'], 'call takes', 'calls take')} {job.time(n['time'])} {job.per_step_label}.",
             advice="Begin here: replay it alone with these shapes and types; try other sizes, layouts and libraries.",
             verify="Its share goes down in *Kernels by operator*.",
             snippet=n["snippet"],

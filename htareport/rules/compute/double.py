@@ -6,26 +6,30 @@ import json
 import re
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up, operators
+from htareport.rank.compute_time import compute_time, operators
 from htareport.rank.device_peaks import Precision
-from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.wording import held_up
 
 _DOUBLE = re.compile(r"(?<![a-z])dgemm|d884gemm|f64f64|_f64_")
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Float64(Rule):
+class Float64(Rule[Evidence]):
     """Operators compute in float64.
 
     ## When it speaks
@@ -67,17 +71,17 @@ class Float64(Rule):
         told = [(name, sums[name] / rank.num_steps) for name in most if name]
         return evidence_of(rank, mine, left, operators=told)
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
-        by = ", ".join(f"`{name}` {found.time(time)}" for name, time in n["operators"])
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
+        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
         return self.finding(
-            found,
-            f"Work in float64 takes {found.time(n['time'])} {found.per}, {found.percent(n['share'])} of compute",
-            evidence=f"By operator: {by}." if by else f"Kernels: {listed(found)}.",
+            job,
+            f"Work in float64 takes {job.time(n['time'])} {job.per_step_label}, {job.percent(n['share'])} of compute",
+            evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
             advice="Find the tensor that is float64 (NumPy arrays are, unless told otherwise) and make it float32 "
             "where it comes from: `torch.from_numpy(array).float()`, `np.float32`.",
             assumption="Half of the bytes go; matrix products gain more where the device has little float64."
-            + held_up(found),
+            + held_up(job),
             verify="No operator has `double` among its inputs.",
             snippet="x = torch.from_numpy(array).to(torch.float32)",
         )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up
+from htareport.rank.compute_time import compute_time
 from htareport.rank.kernel_grids import blocks, processors
-from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.wording import held_up
 
 
 @dataclass(frozen=True)
-class TooFewBlocks(Rule):
+class TooFewBlocks(Rule[Evidence]):
     """Kernels have fewer blocks than the device has processors.
 
     ## When it speaks
@@ -58,17 +62,17 @@ class TooFewBlocks(Rule):
         mean = float(np.average(filled[mine], weights=events.durations[mine]))
         return evidence_of(rank, mine, left, filled=mean, processors=int(room[mine].max()))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Kernels on {found.percent(n['filled'])} of the GPU's processors cost up to {found.time(found.most)} "
-            f"{found.per}",
-            evidence=f"{found.percent(n['share'])} of compute is kernels with fewer blocks than the {n['processors']} "
-            f"processors: {listed(found)} per step.",
+            job,
+            f"Kernels on {job.percent(n['filled'])} of the GPU's processors cost up to {job.max_saving} "
+            f"{job.per_step_label}",
+            evidence=f"{job.percent(n['share'])} of compute is kernels with fewer blocks than the {n['processors']} "
+            f"processors: {listed(job)} per step.",
             advice="Give them more work: larger batches, small operators together (`torch.bmm`, `torch.compile`), or "
             "other work beside them on a second stream.",
             low_ns=0,
-            assumption="Half of the processors without work can be used; the lower estimate is none." + held_up(found),
+            assumption="Half of the processors without work can be used; the lower estimate is none." + held_up(job),
             verify="Their grids are larger, or they are gone.",
         )

@@ -16,13 +16,15 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.work import SIZES
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, held_up, in_steps, operators, shortened, unknown_limits
+from htareport.rank.compute_time import WORTH, asked, in_steps, operators, shortened, unknown_limits
 from htareport.rank.host_calls import innermost
 from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel")
 _OPTIMIZER = re.compile(r"^Optimizer\.|optimizer.*step", re.IGNORECASE)
@@ -40,7 +42,7 @@ class _Inputs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ElementwiseChains(Rule):
+class ElementwiseChains(Rule[Evidence]):
     """Elementwise kernels follow each other on tensors of one size, each reading what the one before has written.
 
     ## When it speaks
@@ -92,19 +94,19 @@ class ElementwiseChains(Rule):
             "count": int(chains.sum()) / rank.num_steps,
             "asked": asked(rank, saving),
         }
-        return Evidence(claim, {**numbers, **_told(rank, events)}, rank.spans(claim))
+        return Evidence(claim=claim, numbers={**numbers, **_told(rank, events)}, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         chain = " → ".join(f"`{name}`" for name in n["operators"])
         return self.finding(
-            found,
-            f"Chains of elementwise kernels: fused, they take up to {found.time(found.most)} less {found.per}",
-            evidence=f"{n['count']:,.4g} chains take {found.time(n['time'])} {found.per}; most of it "
-            f"({n['calls']:,.4g} of them, {found.time(n['most'])}) {chain} on {n['shapes']}.",
+            job,
+            f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step_label}",
+            evidence=f"{n['count']:,.4g} chains take {job.time(n['time'])} {job.per_step_label}; most of it "
+            f"({n['calls']:,.4g} of them, {job.time(n['most'])}) {chain} on {n['shapes']}.",
             advice="`torch.compile` fuses them: the model, or just the function that holds the chain.",
             assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the memory bandwidth."
-            + held_up(found),
+            + held_up(job),
             verify="Their kernels are gone, and `triton_…` ones take less.",
             snippet="activation = torch.compile(activation)",
         )

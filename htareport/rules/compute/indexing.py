@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up
+from htareport.rank.compute_time import compute_time
 from htareport.rank.host_rows import names_of
-from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_kernels import times_of, within
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.wording import held_up
 
 # What PyTorch calls the nodes of the backward pass, and the operators that these call.
 _NODES = re.compile(
@@ -27,7 +31,7 @@ _LEFT = 0.4
 
 
 @dataclass(frozen=True)
-class IndexingBackward(Rule):
+class IndexingBackward(Rule[Evidence]):
     """The backward pass of indexing or of an embedding takes much of the compute time.
 
     ## When it speaks
@@ -62,21 +66,21 @@ class IndexingBackward(Rule):
         names = [name.rpartition(": ")[2] for name in names_of(rank, rows[mine].tolist())]
         return evidence_of(rank, mine, np.full(len(mine), _LEFT), operators=times_of(rank, names, times))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
-        by = ", ".join(f"`{name}` {found.time(time)}" for name, time in n["operators"])
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
+        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
         embeds = _EMBEDS.search(n["operators"][0][0]) is not None
         return self.finding(
-            found,
-            f"Gradients of {'embeddings' if embeds else 'indexing'} take {found.time(n['time'])} {found.per}, "
-            f"{found.percent(n['share'])} of compute",
-            evidence=f"By operator: {by}. Kernels: {listed(found)}.",
+            job,
+            f"Gradients of {'embeddings' if embeds else 'indexing'} take {job.time(n['time'])} {job.per_step_label}, "
+            f"{job.percent(n['share'])} of compute",
+            evidence=f"By operator: {by}. Kernels: {listed(job)}.",
             advice="Let the table have sparse gradients, or fuse its update into the backward pass (FBGEMM, TorchRec)."
             if embeds
             else "Replace `x[index]` by `torch.index_select` or `torch.gather`, whose gradients are summed without "
             "sorting, or by slices and masks where the positions are known.",
             assumption="Without sorting and gradients of full size it takes 40 %; the lower estimate is nothing."
-            + held_up(found),
+            + held_up(job),
             verify="The operators take less time in *Kernels by operator*.",
             snippet="table = torch.nn.EmbeddingBag(rows, size, sparse=True)\n"
             "optimizer = torch.optim.SparseAdam(list(table.parameters()))"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up
-from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.compute_time import compute_time
+from htareport.rank.kernel_types import events_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.wording import held_up
 
 _TO_LAST = re.compile(r"nchwToNhwc|nchw2nhwc|NCHWToNHWC", re.IGNORECASE)
 _FROM_LAST = re.compile(r"nhwcToNchw|nhwc2nchw", re.IGNORECASE)
@@ -20,7 +24,7 @@ _EITHER = re.compile(r"batched_transpose_\d+x\d+")  # MIOpen's, which says not w
 
 
 @dataclass(frozen=True)
-class LayoutConversions(Rule):
+class LayoutConversions(Rule[Evidence]):
     """Convolutions convert images between channels first and channels last.
 
     ## When it speaks
@@ -54,19 +58,19 @@ class LayoutConversions(Rule):
             return None
         return evidence_of(rank, mine, np.zeros(len(mine)), is_amd=bool(either.any()))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         more = (
             " PyTorch on AMD may use it for convolutions only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment."
             if n["is_amd"]
             else ""
         )
         return self.finding(
-            found,
-            f"Layout conversions around convolutions cost up to {found.time(found.most)} {found.per}",
-            evidence=f"They are {found.percent(n['share'])} of compute: {listed(found)} per step.",
+            job,
+            f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step_label}",
+            evidence=f"They are {job.percent(n['share'])} of compute: {listed(job)} per step.",
             advice=f"Keep the model and its images in `channels_last` from end to end.{more}",
-            assumption="No operator between the convolutions changes the order back." + held_up(found),
+            assumption="No operator between the convolutions changes the order back." + held_up(job),
             verify="These kernels are gone from *Kernels by total time*.",
             snippet="model = model.to(memory_format=torch.channels_last)\n"
             "images = images.to(memory_format=torch.channels_last)",

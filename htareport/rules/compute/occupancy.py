@@ -13,15 +13,18 @@ from htareport.algorithms.occupancy import Limiter
 from htareport.rank import kernel_launches
 from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up, operators
+from htareport.rank.compute_time import compute_time, operators
 from htareport.rank.kernel_grids import Launched, launches_of, occupancy, unknown_processors
-from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_groups import short
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.wording import held_up
 
 # Products, convolutions and attention (Triton's by its customary name) run well with few warps, by design.
 _BY_DESIGN = re.compile(
@@ -99,7 +102,7 @@ def _given(each: Launched) -> float:
 
 
 @dataclass(frozen=True)
-class LowOccupancy(Rule):
+class LowOccupancy(Rule[Evidence]):
     """Kernels that wait for memory keep few warps on each processor, too few to hide what they wait for.
 
     ## When it speaks
@@ -150,24 +153,24 @@ class LowOccupancy(Rule):
         mean = float(np.average(share[few], weights=events.durations[found.mine[few]]))
         return evidence_of(rank, mine, np.full(len(mine), 1 - _SAVED), occupancy=mean)
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Kernels with {found.percent(n['occupancy'])} of the warps that fit may cost up to "
-            f"{found.time(found.most)} {found.per}",
-            evidence=f"{found.percent(n['share'])} of compute is kernels with an occupancy below "
-            f"{found.percent(self.below)}, no products, convolutions or attention: {listed(found)} {found.per}.",
+            job,
+            f"Kernels with {job.percent(n['occupancy'])} of the warps that fit may cost up to "
+            f"{job.max_saving} {job.per_step_label}",
+            evidence=f"{job.percent(n['share'])} of compute is kernels with an occupancy below "
+            f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step_label}.",
             advice="Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let "
             "`torch.compile` make another kernel.",
             low_ns=0,
-            assumption="With more warps they take a fifth less; the lower estimate is nothing." + held_up(found),
+            assumption="With more warps they take a fifth less; the lower estimate is nothing." + held_up(job),
             verify="`est. achieved occupancy %` of these kernels rises in the trace, and they take less time.",
         )
 
 
 @dataclass(frozen=True)
-class OccupancyLimit(Rule):
+class OccupancyLimit(Rule[Evidence]):
     """A kernel of one's own takes so many registers or so much shared memory that few of its blocks fit.
 
     ## When it speaks
@@ -231,18 +234,18 @@ class OccupancyLimit(Rule):
             return each.registers >= self.registers
         return each.held.limiter is Limiter.SHARED_MEMORY and each.held.blocks < self.blocks
 
-    def tell(self, found: Found) -> Finding | None:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
         n = evidence.numbers
         blocks, limiter = n["blocks"], Limiter(n["limiter"])
         why = _WHY[limiter].format(**n["way"])
         return self.finding(
-            found,
+            job,
             f"Of `{n['name']}` only {blocks} block{'s' * (blocks > 1)} fit{'s' * (blocks == 1)} on a processor, "
             f"because of {limiter}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {found.percent(n['share'])} of compute is such kernels. The limit is {why}; "
-            f"{n['warps']} warps are {found.percent(n['room'])} of what a processor holds.",
+            evidence=f"On rank {rank}, {job.percent(n['share'])} of compute is such kernels. The limit is {why}; "
+            f"{n['warps']} warps are {job.percent(n['room'])} of what a processor holds.",
             advice=_REMEDY[limiter] + " Where registers spill, it gets slower: measure.",
             verify="More blocks fit, and the kernel takes less time.",
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',

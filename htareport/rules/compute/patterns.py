@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, held_up, in_steps, operators, shortened, unknown_limits
+from htareport.rank.compute_time import WORTH, asked, in_steps, operators, shortened, unknown_limits
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.compute.fusion import inputs_of
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _LETTERS = {
     "pow": "p", "mean": "m", "add": "a", "add_": "a", "rsqrt": "r", "mul": "x", "mul_": "x", "sub": "s", "sqrt": "q",
@@ -63,7 +65,7 @@ class _Instance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Decomposed(Rule):
+class Decomposed(Rule[Evidence]):
     """Normalisations, rotary embeddings and activations run operator by operator.
 
     ## When it speaks
@@ -114,21 +116,23 @@ class Decomposed(Rule):
             for pattern, mine in kinds.items()
         ]
         told.sort(key=lambda each: -each[2])
-        return Evidence(claim, {"kinds": told[:_SHOWN], "asked": asked(rank, saving)}, rank.spans(claim))
+        return Evidence(
+            claim=claim, numbers={"kinds": told[:_SHOWN], "asked": asked(rank, saving)}, spans=rank.spans(claim)
+        )
 
-    def tell(self, found: Found) -> Finding | None:
-        kinds = [(_PATTERNS[place], count, time) for place, count, time in found.numbers["kinds"]]
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        kinds = [(_PATTERNS[place], count, time) for place, count, time in job.numbers["kinds"]]
         told = "; ".join(
-            f"{pattern.name} {found.time(time)} in {counted(count, 'call')}" for pattern, count, time in kinds
+            f"{pattern.name} {job.time(time)} in {counted(count, 'call')}" for pattern, count, time in kinds
         )
         names = ", ".join(pattern.name for pattern, _, _ in kinds)
         return self.finding(
-            found,
-            f"{names} operator by operator: fused, up to {found.time(found.most)} less {found.per}",
-            evidence=f"{told} {found.per}, each in several kernels that read and write whole tensors.",
+            job,
+            f"{names} operator by operator: fused, up to {job.max_saving} less {job.per_step_label}",
+            evidence=f"{told} {job.per_step_label}, each in several kernels that read and write whole tensors.",
             advice=f"Use {'; '.join(pattern.remedy for pattern, _, _ in kinds)}; or `torch.compile` the modules.",
             assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth."
-            + held_up(found),
+            + held_up(job),
             verify="Their kernels are gone, and one with a name of its own takes less.",
             snippet=kinds[0][0].snippet,
         )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import compute_time, held_up, unknown_limits
+from htareport.rank.compute_time import compute_time, unknown_limits
 from htareport.rank.device_peaks import Device, Precision
-from htareport.rank.kernel_types import events_of, evidence_of, listed
+from htareport.rank.kernel_types import events_of
 from htareport.rank.precision import PLAIN
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.wording import held_up
 
 _SINGLE = re.compile(r"(?<![a-z])sgemm|convolve_sgemm|_simt_|ffma|(?<![a-z])scudnn|f32f32_f32f32|engine<float")
 _CONVOLUTION = re.compile(r"cudnn|convolve|fprop|dgrad|wgrad|winograd")
@@ -25,7 +29,7 @@ _FASTER = 3  # Times plain float32: what tensor cores do at least.
 
 
 @dataclass(frozen=True)
-class NoTensorCores(Rule):
+class NoTensorCores(Rule[Evidence]):
     """Matrix products or convolutions run without tensor (matrix) cores on a device that has them.
 
     ## When it speaks
@@ -71,30 +75,30 @@ class NoTensorCores(Rule):
         is_half = bool(events.durations[half].sum() > events.durations[single].sum())
         return evidence_of(rank, mine, left, best=str(best), is_half=is_half)
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         words = "16-bit types" if n["is_half"] else "float32"
         dtype = "bfloat16" if n["best"] == Precision.BF16 else "float16"
-        scaler = "" if dtype == "bfloat16" or found.infers else " with a `torch.amp.GradScaler`"
+        scaler = "" if dtype == "bfloat16" or job.infers else " with a `torch.amp.GradScaler`"
         advice = (
             "Make channels and sizes multiples of 8 and convolutions `channels_last`, so that the library has kernels "
             "for tensor cores."
             if n["is_half"]
-            else f'{"Run" if found.infers else "Train"} under `torch.autocast("cuda", dtype=torch.{dtype})`{scaler}. '
-            f"Check the {'results' if found.infers else 'loss'}: numbers are coarser."
+            else f'{"Run" if job.infers else "Train"} under `torch.autocast("cuda", dtype=torch.{dtype})`{scaler}. '
+            f"Check the {'results' if job.infers else 'loss'}: numbers are coarser."
         )
         return self.finding(
-            found,
-            f"Matrix products and convolutions in {words} run without tensor cores: up to {found.time(found.most)} "
-            f"{found.per}",
-            evidence=f"Kernels for plain arithmetic are {found.percent(n['share'])} of compute: {listed(found)}.",
+            job,
+            f"Matrix products and convolutions in {words} run without tensor cores: up to {job.max_saving} "
+            f"{job.per_step_label}",
+            evidence=f"Kernels for plain arithmetic are {job.percent(n['share'])} of compute: {listed(job)}.",
             advice=advice,
             assumption="In 16 bits they reach 60 % of the peak or 80 % of the bandwidth; without recorded shapes, they "
-            "take half." + held_up(found),
+            "take half." + held_up(job),
             verify="Kernel names say `s16816`, `s884`, `tensorop`, `mfma` or the like.",
             snippet=""
             if n["is_half"]
-            else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    {_RUN[found.infers]}',
+            else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    {_RUN[job.infers]}',
         )
 
 
@@ -104,7 +108,7 @@ def _peak(device: Device) -> float:
 
 
 @dataclass(frozen=True)
-class NoTf32(Rule):
+class NoTf32(Rule[Evidence]):
     """Matrix products in float32 do not use TF32, though the device has it.
 
     ## When it speaks
@@ -146,18 +150,18 @@ class NoTf32(Rule):
         low = float((events.durations[mine] * told).sum() / (events.durations[mine] * (1 - left[mine])).sum() / 2)
         return evidence_of(rank, mine, left, low=low)
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Matrix products in float32 run without TF32: up to {found.time(found.most)} {found.per}",
-            evidence=f"Kernels for plain float32 are {found.percent(n['share'])} of compute: {listed(found)}.",
+            job,
+            f"Matrix products in float32 run without TF32: up to {job.max_saving} {job.per_step_label}",
+            evidence=f"Kernels for plain float32 are {job.percent(n['share'])} of compute: {listed(job)}.",
             advice='`torch.set_float32_matmul_precision("high")` rounds inputs of matrix products to 10 bits of '
             "mantissa; sums stay in float32. Or `torch.autocast` in bfloat16, which halves the bytes too. Check the "
-            f"{'results' if found.infers else 'loss'}.",
-            low_ns=round(found.most * n["low"]),
-            assumption=f"They take {found.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
-            "the bandwidth leave." + held_up(found),
+            f"{'results' if job.infers else 'loss'}.",
+            low_ns=round(job.max_saving_ns * n["low"]),
+            assumption=f"They take {job.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
+            "the bandwidth leave." + held_up(job),
             verify="Kernel names say `tf32` or `s1688`.",
             snippet='torch.set_float32_matmul_precision("high")',
         )

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms.work import SIZES, Kind
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, compute_time, held_up, shortened, spread, unknown_limits, work
+from htareport.rank.compute_time import WORTH, asked, compute_time, shortened, spread, unknown_limits, work
 from htareport.rank.kernel_grids import blocks, processors
 from htareport.rank.operator_groups import VECTOR, Group, groups, misalignment, of_attention, of_kind
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _OLD = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
 _DATA_CENTRE = (9, 10)  # Generations whose own instructions older kernels lack.
@@ -43,7 +45,7 @@ def _is_old(rank: Rank, group: Group) -> bool:
     return limits is not None and limits.generation in _DATA_CENTRE and _OLD.search(group.kernel) is not None
 
 
-class _BelowRoof(Rule):
+class _BelowRoof(Rule[Evidence]):
     """What rules about operators below their roof have in common."""
 
     family, section = Family.COMPUTE, "compute_efficiency"
@@ -69,15 +71,15 @@ class _BelowRoof(Rule):
             "low": less / high,
             "asked": asked(rank, saving),
         }
-        return Evidence(claim, numbers, rank.spans(claim, name=most[0].signature.name))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=most[0].signature.name))
 
 
-def _listed(found: Found) -> str:
+def _listed(job: JobEvidence[Any]) -> str:
     """The groups of most time, as a sentence each."""
-    n = found.numbers
+    n = job.numbers
     each = (
-        f"`{g['name']}` {g['shapes']} in {g['precision']}: {found.percent(g['roof'])} of its roof ({g['bound']} "
-        f"bound), {found.time(g['time'])} in {counted(g['calls'], 'call')} {found.per}, kernel `{g['kernel']}`"
+        f"`{g['name']}` {g['shapes']} in {g['precision']}: {job.percent(g['roof'])} of its roof ({g['bound']} "
+        f"bound), {job.time(g['time'])} in {counted(g['calls'], 'call')} {job.per_step_label}, kernel `{g['kernel']}`"
         for g in n["groups"]
     )
     more = f"; {n['count'] - len(n['groups'])} more" if n["count"] > len(n["groups"]) else ""
@@ -131,17 +133,17 @@ class BelowRoof(_BelowRoof):
         ]
         return self.evidence(rank, chosen, _FAIR) if chosen else None
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Matrix products reach {found.percent(n['roof'])} of what the device can do, for up to "
-            f"{found.time(found.most)} {found.per}",
-            evidence=_listed(found),
+            job,
+            f"Matrix products reach {job.percent(n['roof'])} of what the device can do, for up to "
+            f"{job.max_saving} {job.per_step_label}",
+            evidence=_listed(job),
             advice='Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD '
             "`PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.",
-            low_ns=round(found.most * n["low"]),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(found),
+            low_ns=round(job.max_saving_ns * n["low"]),
+            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
             verify="The share of the roof of these shapes in *Compute efficiency* rises.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
@@ -189,22 +191,24 @@ class Misaligned(_BelowRoof):
         known = main.signature.work
         elements = VECTOR // SIZES[known.dtype] if known else 1
         pads = [(size, -(-size // elements) * elements) for size in misalignment(main) if size]
-        return Evidence(made.claim, {**made.numbers, "pads": pads, "elements": elements}, made.spans)
+        return Evidence(
+            claim=made.claim, numbers={**made.numbers, "pads": pads, "elements": elements}, spans=made.spans
+        )
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         pads = " and ".join(f"{size} to {padded}" for size, padded in n["pads"])
         what = f"Pad {pads}" if pads else "Make strides and offsets of the operands whole multiples of 16 bytes"
         sizes = [str(size) for size, _ in n["pads"]] or ["Strides or offsets"]
         why = f"{' and '.join(sizes)} {'is' if len(n['pads']) == 1 else 'are'}"
         return self.finding(
-            found,
-            f"Misaligned matrix products cost up to {found.time(found.most)} {found.per}",
-            evidence=f"{why} no multiple of {n['elements']} elements (16 bytes). {_listed(found)}",
+            job,
+            f"Misaligned matrix products cost up to {job.max_saving} {job.per_step_label}",
+            evidence=f"{why} no multiple of {n['elements']} elements (16 bytes). {_listed(job)}",
             advice=f"{what}: multiples of {n['elements']} elements are loaded 16 bytes at a time. Masked or cut off "
             "behind, the padding changes no result.",
-            low_ns=round(found.most * n["low"]),
-            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(found),
+            low_ns=round(job.max_saving_ns * n["low"]),
+            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(job),
             verify="The names of their kernels say `align8`, or nothing of alignment.",
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
         )
@@ -250,14 +254,14 @@ class OldKernels(_BelowRoof):
             return None
         return self.evidence(rank, chosen, _FAIR)
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
         return self.finding(
-            found,
-            f"Kernels for older devices run for up to {found.time(found.most)} {found.per} longer than needed",
-            evidence=_listed(found),
+            job,
+            f"Kernels for older devices run for up to {job.max_saving} {job.per_step_label} longer than needed",
+            evidence=_listed(job),
             advice="The library falls back to them: look at types and layouts of the operands first; then at the build "
             "(`torch.cuda.get_arch_list()`) and a newer PyTorch.",
-            low_ns=round(found.most * found.numbers["low"]),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(found),
+            low_ns=round(job.max_saving_ns * job.numbers["low"]),
+            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
             verify="Kernels are named `sm90`, `sm100` or `nvjet`.",
         )

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from htareport.rank.equal_kernels import alike
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.engine.base import Family, Rule, severity_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _MOST = 64  # Kernels of a rank that are compared, those of most time.
 _SHORT_NS = 20_000  # What takes less varies by itself.
@@ -33,7 +34,7 @@ class _Slow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SlowRank(Rule):
+class SlowRank(Rule[Evidence]):
     """All kernels of one rank are slower than those of the others, by the same factor.
 
     ## When it speaks
@@ -74,8 +75,8 @@ class SlowRank(Rule):
         compute = compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
         return Evidence(numbers={"times": dict(zip(keys, table["median"].tolist(), strict=True)), "compute": compute})
 
-    def tell(self, found: Found) -> Finding | None:
-        times: dict[int, Mapping[str, float]] = {rank: each.numbers["times"] for rank, each in found.ranks.items()}
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        times: dict[int, Mapping[str, float]] = {rank: each.numbers["times"] for rank, each in job.by_rank.items()}
         by_key = defaultdict[str, list[float]](list)
         for mine in times.values():
             for key, time in mine.items():
@@ -86,19 +87,19 @@ class SlowRank(Rule):
         if not slow:
             return None
         most = max(slow, key=lambda each: (each.ratio, -each.rank))
-        extra = found.ranks[most.rank].numbers["compute"] * (1 - 1 / most.ratio)
+        extra = job.by_rank[most.rank].numbers["compute"] * (1 - 1 / most.ratio)
         others = (
             "" if len(slow) == 1 else f" So do, by less, ranks {', '.join(str(s.rank) for s in slow if s != most)}."
         )
-        percent = found.percent(most.ratio - 1)
+        percent = job.percent(most.ratio - 1)
         return self.finding(
-            found,
+            job,
             f"All kernels of rank {most.rank} take {percent} longer than those of the other ranks",
-            severity=severity_of(extra / found.step_ns if found.step_ns else 0.0),
+            severity=severity_of(extra / job.step_ns if job.step_ns else 0.0),
             ranks=tuple(sorted(each.rank for each in slow)),
             spans=(),
             evidence=f"{most.shared} kernels of equal work take longer by the same factor (quartiles {most.spread:.3f} "
-            f"apart), {found.time(extra)} of its compute {found.per}.{others}",
+            f"apart), {job.time(extra)} of its compute {job.per_step_label}.{others}",
             advice="That is the hardware, not the program: look at clocks, power cap, temperature and ECC errors "
             "(`nvidia-smi -q -d CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and at other processes on that GPU.",
             assumption="The others wait for it; then the step is shorter by as much.",

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, compute_time, held_up, in_steps, operators, shortened
+from htareport.rank.compute_time import WORTH, asked, compute_time, in_steps, operators, shortened
 from htareport.rank.host_rows import coded
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 from htareport.rules.memory.held import fill, fullest, sized
 
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
@@ -36,7 +38,7 @@ class _Recomputed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recomputed(Rule):
+class Recomputed(Rule[Evidence]):
     """The backward pass computes activations again, although there is memory left to keep them.
 
     ## When it speaks
@@ -88,7 +90,7 @@ class Recomputed(Rule):
             "names": [(name, each / rank.num_steps) for name, each in most],
             "asked": asked(rank, saving),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
     def _memory(self, rank: Rank, found: _Recomputed) -> dict[str, Any] | None:
         """What of it fits into the memory that is left; None where there is none."""
@@ -112,28 +114,28 @@ class Recomputed(Rule):
         return {"fits": min(1.0, left / needed) if needed else 1.0, "left": left, "needed": needed,
                 "filled": fill(each)}  # fmt: skip
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
-        listed = ", ".join(f"`{name}` {found.time(time)}" for name, time in n["names"])
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
+        listed = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["names"])
         if n["left"] is None:
             memory = "Whether memory would hold the activations is not known: it was not recorded."
             assumption = "All of them fit into memory; the lower estimate is that none does."
         else:
-            memory = f"Memory is filled to {found.percent(n['filled'])} at its peak: {sized(n['left'])} are left up to "
-            memory += f"{found.percent(self.filled)}, and what is computed again takes {sized(n['needed'])} at most."
-            assumption = f"Activations are kept for {found.percent(n['fits'])} of it, as far as memory allows."
+            memory = f"Memory is filled to {job.percent(n['filled'])} at its peak: {sized(n['left'])} are left up to "
+            memory += f"{job.percent(self.filled)}, and what is computed again takes {sized(n['needed'])} at most."
+            assumption = f"Activations are kept for {job.percent(n['fits'])} of it, as far as memory allows."
         return self.finding(
-            found,
-            f"Computing activations again takes up to {found.time(found.most)} {found.per}",
-            evidence=f"{found.percent(n['share'])} of compute is operators of the forward pass within the backward "
-            f"pass (activation checkpointing): {listed} {found.per}. {memory}",
+            job,
+            f"Computing activations again takes up to {job.max_saving} {job.per_step_label}",
+            evidence=f"{job.percent(n['share'])} of compute is operators of the forward pass within the backward "
+            f"pass (activation checkpointing): {listed} {job.per_step_label}. {memory}",
             advice="Checkpoint fewer blocks, or only operators that are cheap to compute again: as many as memory "
             "needs.",
-            assumption=assumption + held_up(found),
+            assumption=assumption + held_up(job),
             verify="Less time in the backward pass; *Peak allocated* in *Memory over time* is higher.",
             confidence="low" if n["left"] is None else "medium",
             snippet=_SELECTIVE,
-            **({"low_ns": 0} if n["left"] is None else {}),
+            low_share=0.0 if n["left"] is None else self.low_share,
         )
 
 

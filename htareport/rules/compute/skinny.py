@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from htareport.algorithms.work import Kind
 from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import WORTH, asked, held_up, shortened, spread, unknown_limits, work
+from htareport.rank.compute_time import WORTH, asked, shortened, spread, unknown_limits, work
 from htareport.rank.host_rows import per
 from htareport.rank.interval_sets import Sets
 from htareport.rank.operator_groups import Group, groups, of_kind
@@ -20,7 +20,9 @@ from htareport.rank.rank import Rank
 from htareport.rank.training import trains
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.engine.base import Family, Rule, severity_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _GOOD = 0.85  # Of the bandwidth: what good kernels reach.
 _BOUND = 0.7  # From which on each is taken to read a matrix of its own from memory.
@@ -39,7 +41,7 @@ class _Skinny(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SkinnyProducts(Rule):
+class SkinnyProducts(Rule[Evidence]):
     """Products of a few rows by a matrix of weights are computed many times, each alone.
 
     ## When it speaks
@@ -98,27 +100,29 @@ class SkinnyProducts(Rule):
             "low": found.low,
             "asked": found.asked,
         }
-        return Evidence(found.claim, numbers, rank.spans(found.claim, name=most[0].signature.name))
+        return Evidence(claim=found.claim, numbers=numbers, spans=rank.spans(found.claim, name=most[0].signature.name))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         each = "; ".join(
-            f"`{g['name']}` {g['shapes']} in {g['precision']}: {counted(g['calls'], 'call')}, {found.time(g['time'])} "
-            f"{found.per}"
+            f"`{g['name']}` {g['shapes']} in {g['precision']}: {counted(g['calls'], 'call')}, {job.time(g['time'])} "
+            f"{job.per_step_label}"
             for g in n["groups"]
         )
         evidence = (
             f"{each}{'; …' if n['count'] > len(n['groups']) else ''}. They read their matrices at "
-            f"{found.percent(n['bandwidth'])} of the memory's bandwidth"
+            f"{job.percent(n['bandwidth'])} of the memory's bandwidth"
         )
         more = "" if n["trains"] else " More sequences at once make the same time serve more of them; weights of 8 or "
         more += "" if n["trains"] else "4 bits are read faster."
-        title = f"{n['calls']:,.0f} products of at most {self.rows} rows take {found.time(n['time'])} {found.per}"
+        title = (
+            f"{n['calls']:,.0f} products of at most {self.rows} rows take {job.time(n['time'])} {job.per_step_label}"
+        )
         verify = "Fewer calls of these shapes in *Compute efficiency*, and less time in all."
-        if not found.most:
+        if not job.max_saving_ns:
             alone = "each stands alone between other kernels" if n["together"] <= 1 else "memory allows little more"
             return self.finding(
-                found,
+                job,
                 title,
                 severity=Severity.LOW,
                 evidence=f"{evidence}; {alone}.",
@@ -126,16 +130,16 @@ class SkinnyProducts(Rule):
                 verify=verify,
             )
         return self.finding(
-            found,
+            job,
             title,
-            severity=severity_of(found.share),
+            severity=severity_of(job.saving_share),
             evidence=f"{evidence}; on average {n['together']:.2g} of one shape follow each other with nothing computed "
             "between.",
             advice="Compute them as one: query, key and value (or gate and up) in one layer, inputs stacked, a grouped "
             "product." + more,
-            low_ns=round(found.most * n["low"]),
+            low_ns=round(job.max_saving_ns * n["low"]),
             assumption="They share one matrix, which is read once for all, unless they reach 70 % of the bandwidth "
-            "already. The lower estimate is for a matrix of each: they are read at 85 % of it." + held_up(found),
+            "already. The lower estimate is for a matrix of each: they are read at 85 % of it." + held_up(job),
             verify=verify,
             snippet=_FUSED,
         )

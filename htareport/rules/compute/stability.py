@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,22 +11,24 @@ from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import asked, held_up, shortened
+from htareport.rank.compute_time import asked, shortened
 from htareport.rank.equal_kernels import alike, most
 from htareport.rank.interval_sets import total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import held_up
 
 _WORTH = 0.001  # Of the step: kernels of which less could come are not looked at.
 
 
-def _listed(found: Found) -> str:
-    return ", ".join(f"`{name}` {found.time(time)}" for name, time in found.numbers["names"])
+def _listed(job: JobEvidence[Any]) -> str:
+    return ", ".join(f"`{name}` {job.time(time)}" for name, time in job.numbers["names"])
 
 
 @dataclass(frozen=True)
-class UnstableKernels(Rule):
+class UnstableKernels(Rule[Evidence]):
     """Kernels take unequal times for the same work in each step.
 
     ## When it speaks
@@ -70,7 +73,7 @@ class UnstableKernels(Rule):
         if rank.share(claim) < self.least:
             return None
         numbers = {"names": most(rank, events, excess), "calls": int(unstable.sum()), "asked": asked(rank, saving)}
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
     def _excess(self, events: pd.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Which kernels take times that vary, and what each of these takes above the best at its place, ns."""
@@ -90,14 +93,14 @@ class UnstableKernels(Rule):
         fine = (each["min"] == each["max"]) & (each["size"] == steps) & (each["sum"] >= self.calls)
         return events["key"].isin(fine.index[fine]).to_numpy()
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
         return self.finding(
-            found,
-            f"Kernels take unequal times for equal work: up to {found.time(found.most)} {found.per} above their best",
-            evidence=f"Above the best quarter of the same place in each step: {_listed(found)} per step.",
+            job,
+            f"Kernels take unequal times for equal work: up to {job.max_saving} {job.per_step_label} above their best",
+            evidence=f"Above the best quarter of the same place in each step: {_listed(job)} per step.",
             advice="Where the work depends on the data, sort or pack it. Otherwise look at clocks, power and thermal "
             "limits (`nvidia-smi -q -d PERFORMANCE`, `amd-smi metric`) and at other processes on the GPU.",
-            assumption="Each call takes what the best quarter takes at its place of the step." + held_up(found),
+            assumption="Each call takes what the best quarter takes at its place of the step." + held_up(job),
             verify="The standard deviation of these kernels in *Kernels by total time* goes down.",
         )
 
@@ -113,7 +116,7 @@ def _varied(events: pd.DataFrame, least: float) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class SlowedByCommunication(Rule):
+class SlowedByCommunication(Rule[Evidence]):
     """Compute kernels are slower while collectives run.
 
     ## When it speaks
@@ -172,21 +175,21 @@ class SlowedByCommunication(Rule):
             / rank.num_steps,
             "asked": asked(rank, saving),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Collectives slow the compute beside them, by up to {found.time(found.most)} {found.per}",
-            evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(found)} more "
-            f"per step. In return, overlap hides {found.time(n['hidden'])} of communication per step"
-            f"{', which is more than it costs' if n['hidden'] > found.most else ''}.",
+            job,
+            f"Collectives slow the compute beside them, by up to {job.max_saving} {job.per_step_label}",
+            evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(job)} more "
+            f"per step. In return, overlap hides {job.time(n['hidden'])} of communication per step"
+            f"{', which is more than it costs' if n['hidden'] > job.max_saving_ns else ''}.",
             advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`), or move them "
             "over work that is bound by arithmetic rather than memory. Keep it only if the step gets shorter.",
             low_ns=0,
             assumption="Collectives stay hidden while taking nothing of the device; the lower estimate is that they "
-            "cannot." + held_up(found),
+            "cannot." + held_up(job),
             verify="The step is shorter, and exposed communication not longer.",
             snippet="NCCL_MAX_CTAS=8 torchrun main.py",
         )

@@ -10,12 +10,12 @@ import numpy as np
 from htareport.rank.capability import Capability
 from htareport.rank.communication import exposed
 from htareport.rank.compute_time import calls_in_steps, compute_time, in_steps, unknown_limits, work
-from htareport.rank.host_rows import of
 from htareport.rank.interval_sets import total
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 IDLE, COMMUNICATION, COPIES, OTHERS = "idle time", "exposed communication", "exposed copies", "kernels of other work"
 MEMORY, BELOW, ARITHMETIC = "waiting for memory", "kernels below the roof", "the arithmetic itself"
@@ -31,7 +31,7 @@ _ADVICE = {
 
 
 @dataclass(frozen=True)
-class LowUtilisation(Rule):
+class LowUtilisation(Rule[Evidence]):
     """A step uses little of the device's arithmetic.
 
     ## When it speaks
@@ -96,17 +96,17 @@ class LowUtilisation(Rule):
         }
         return Evidence(numbers=numbers)
 
-    def tell(self, found: Found) -> Finding | None:
-        rank, evidence = min(found.ranks.items(), key=lambda item: (item[1].numbers["mfu"], item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        rank, evidence = min(job.by_rank.items(), key=lambda item: (item[1].numbers["mfu"], item[0]))
         n = evidence.numbers
         largest = sorted(n["parts"].items(), key=lambda item: -item[1])
-        told = ", ".join(f"{name} {found.percent(share)}" for name, share in largest if share > 0)
+        told = ", ".join(f"{name} {job.percent(share)}" for name, share in largest if share > 0)
         return self.finding(
-            found,
-            f"{found.percent(n['mfu'])} of the device's arithmetic is used (MFU); the largest part of {of(found)} "
+            job,
+            f"{job.percent(n['mfu'])} of the device's arithmetic is used (MFU); the largest part of {job.window_label} "
             f"is {largest[0][0]}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {of(found)}: {told}. Operations are known of {found.percent(n['known'])} of "
+            evidence=f"On rank {rank}, of {job.window_label}: {told}. Operations are known of {job.percent(n['known'])} of "
             "the compute kernels' time.",
             advice=_ADVICE[largest[0][0]],
             verify="*MFU* in *Compute efficiency* rises.",

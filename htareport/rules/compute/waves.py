@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 from htareport.algorithms.work import SIZES
 from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import asked, compute_time, held_up, shortened, work
+from htareport.rank.compute_time import asked, compute_time, shortened, work
 from htareport.rank.interval_sets import Sets
 from htareport.rank.kernel_grids import Launched, launches_of, unknown_processors
-from htareport.rank.kernel_types import events_of, listed
+from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_groups import VECTOR, elements_at_once, of_attention, short
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.kernel_evidence import listed
+from htareport.rules.engine.wording import held_up
 
 _TILE = re.compile(r"(?:_|tilesize|MT)(\d+)x(\d+)(?:x\d+)?(?=_)")  # Of a product's result, that a block computes.
 
@@ -41,7 +44,7 @@ class _Tails(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WaveTail(Rule):
+class WaveTail(Rule[Evidence]):
     """The last blocks of kernels run alone: a few more than what fills the device a whole number of times.
 
     ## When it speaks
@@ -103,23 +106,23 @@ class WaveTail(Rule):
             "held": held,
             "processors": worst.processors,
         }
-        return Evidence(found.claim, numbers, rank.spans(found.claim))
+        return Evidence(claim=found.claim, numbers=numbers, spans=rank.spans(found.claim))
 
-    def tell(self, found: Found) -> Finding | None:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        n = job.numbers
         sizes = " or ".join(f"{fits:,} instead of {size:,}" for size, fits in n["sizes"])
         where = f"a grid of at most {n['better']:,} blocks there" + (f", as with {sizes}" if sizes else "")
         return self.finding(
-            found,
-            f"The last blocks of kernels run nearly alone, for up to {found.time(found.most)} {found.per}",
-            evidence=f"{found.percent(n['share'])} of compute is such kernels: {listed(found)} {found.per}. "
+            job,
+            f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step_label}",
+            evidence=f"{job.percent(n['share'])} of compute is such kernels: {listed(job)} {job.per_step_label}. "
             f"`{n['name']}` has {n['blocks']:,} blocks, {n['waves']:.2f} times what {n['processors']} processors hold "
             f"with {n['held']} each: {n['better']:,} would be a wave less.",
             advice=f"Choose sizes just below the boundary ({where}), or let "
             '`torch.compile` with `mode="max-autotune"` look for another tile.',
-            low_ns=round(found.most * n["low"]),
+            low_ns=round(job.max_saving_ns * n["low"]),
             assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
-            "processors without any block count." + held_up(found),
+            "processors without any block count." + held_up(job),
             verify="The kernel's grid is below the boundary, and it takes a wave less.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from htareport.report import Column, Table, TableSpec, Unit, key
-from htareport.rules.engine.base import Rule
+from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import RankEvidence
 
 TOO_LITTLE = "too little by itself"
@@ -17,7 +17,7 @@ _OUTCOMES = (
 )
 
 
-def checked(rules: Sequence[Rule], ranks: Sequence[RankEvidence], outcomes: Mapping[str, str]) -> Table:
+def checked(rules: Sequence[AnyRule], ranks: Sequence[RankEvidence], outcomes: Mapping[str, str]) -> Table:
     """What was looked for, and how that came out."""
     spec = TableSpec(
         "checked",

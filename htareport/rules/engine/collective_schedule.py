@@ -23,7 +23,7 @@ from htareport.rank.interval_sets import Lane
 from htareport.rank.launch_links import UNLINKED
 from htareport.rank.rank import Rank
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.base import Claim, Evidence
+from htareport.rules.engine.evidence import Claim, Evidence
 
 Ints = NDArray[np.int64]
 

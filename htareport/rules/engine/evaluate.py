@@ -14,9 +14,10 @@ from htareport.algorithms.frame_packing import Packed, pack
 from htareport.algorithms.intervals import EMPTY, Intervals
 from htareport.rank.rank import Rank
 from htareport.rank.training import infers
-from htareport.rules.engine.base import Evidence, Rule
+from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.collective_schedule import PackedMoves, is_alone, moves_of
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence
 
 
 @dataclass
@@ -42,7 +43,7 @@ class RankEvidence:
     infers: bool = False  # Whether it only infers, as far as operators tell.
 
 
-def evaluate_rank(rank: Rank, rules: Sequence[Rule], every: int = 1) -> RankEvidence:
+def evaluate_rank(rank: Rank, rules: Sequence[AnyRule], every: int = 1) -> RankEvidence:
     """Look at one rank with every rule. Never raises. The lengths of steps are those of every so many."""
     context, made = context_of(rank), RankEvidence(rank.rank)
     context.begin(rules)

@@ -14,10 +14,11 @@ from htareport.report.number_lists import listed
 from htareport.report.units import text
 from htareport.rules.engine import gates
 from htareport.rules.engine.attribution import PieceTable, by_cause, given, length
-from htareport.rules.engine.base import LOW, Evidence, Family, Found, Rule, least_of, severity_of
+from htareport.rules.engine.base import LOW, AnyRule, Family, least_of, severity_of
 from htareport.rules.engine.checked import TOO_LITTLE, checked
 from htareport.rules.engine.collective_schedule import scaled
 from htareport.rules.engine.evaluate import RankEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.what_if import with_step_times
 
 NAME, TITLE, GROUP = "findings", "Findings", "Findings"
@@ -50,7 +51,7 @@ Start at the top, change one thing, and compare: `htareport diff before/ after/`
 """
 
 
-def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> Section:
+def tell(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], zero_ns: int) -> Section:
     """Make the section of findings; spans get the report's zero."""
     section, step_ns, shared = Section(NAME, TITLE, GROUP, HELP), _step_time(ranks), dict[str, Any]()
     if not any(each.checked for each in ranks):
@@ -78,7 +79,7 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[Rule], zero_ns: int) -> 
 
 
 def _told(
-    found: Mapping[str, Found], rules: Sequence[Rule], outcomes: dict[str, str]
+    found: Mapping[str, JobEvidence[Any]], rules: Sequence[AnyRule], outcomes: dict[str, str]
 ) -> tuple[dict[str, Finding], list[str]]:
     """What each rule says of what it found, if that is not too little by itself; and which rules failed."""
     told, notes = dict[str, Finding](), list[str]()
@@ -92,7 +93,7 @@ def _told(
             continue
         if finding is None:
             continue
-        if rule.family is not Family.QUALITY and each.most and each.share < LOW:
+        if rule.family is not Family.QUALITY and each.max_saving_ns and each.saving_share < LOW:
             outcomes[code] = TOO_LITTLE
             continue
         told[code], outcomes[code] = finding, "found"
@@ -101,8 +102,8 @@ def _told(
 
 def _placed(
     told: Mapping[str, Finding],
-    found: Mapping[str, Found],
-    rules: Sequence[Rule],
+    found: Mapping[str, JobEvidence[Any]],
+    rules: Sequence[AnyRule],
     ranks: Sequence[RankEvidence],
     outcomes: dict[str, str],
 ) -> list[Finding]:
@@ -120,13 +121,13 @@ def _placed(
         rule, each, finding = _rule(rules, code), found[code], told[code]
         if rule.family is not Family.QUALITY:
             further = owners.further(code, covered)
-            if each.most and rule.is_general and further < _ALTERNATIVE * each.most:
+            if each.max_saving_ns and rule.is_general and further < _ALTERNATIVE * each.max_saving_ns:
                 outcomes[code] = TOO_LITTLE
                 continue
             above = claims.above(code, covered)
             where = f"by “{told[above].title}” above" if above else "by findings above" if covered else ""
             finding = _with_place(finding, further, each, where, is_general=rule.is_general)
-            if above and further < _ALTERNATIVE * each.most:
+            if above and further < _ALTERNATIVE * each.max_saving_ns:
                 ways.setdefault(above, []).append(f"“{finding.title}”")
             if gates.is_informational(rule, each, ranks):
                 finding = gates.informational(finding, each, ranks)
@@ -135,7 +136,7 @@ def _placed(
     return [_with_ways(each, ways.get(each.code, ())) for each in findings]
 
 
-def _sides(told: Mapping[str, Finding], rules: Sequence[Rule]) -> tuple[list[str], list[str]]:
+def _sides(told: Mapping[str, Finding], rules: Sequence[AnyRule]) -> tuple[list[str], list[str]]:
     """Which of the findings only say what let idle time arise, and which say what fills it."""
     every = [rule for rule in rules if rule.code in told and rule.family is not Family.QUALITY and not rule.is_general]
     return [rule.code for rule in every if rule.enables], [rule.code for rule in every if not rule.enables]
@@ -143,8 +144,8 @@ def _sides(told: Mapping[str, Finding], rules: Sequence[Rule]) -> tuple[list[str
 
 def _in_order(
     told: Mapping[str, Finding],
-    found: Mapping[str, Found],
-    rules: Sequence[Rule],
+    found: Mapping[str, JobEvidence[Any]],
+    rules: Sequence[AnyRule],
     ranks: Sequence[RankEvidence],
     owners: PieceTable,
 ) -> list[str]:
@@ -163,7 +164,7 @@ def _in_order(
     return [*quality, *_with_followers(order, rules)]
 
 
-def _as_grave(finding: Finding, rule: Rule, before: Sequence[Finding]) -> Finding:
+def _as_grave(finding: Finding, rule: AnyRule, before: Sequence[Finding]) -> Finding:
     """What only says why of another finding is no graver than that."""
     leader = next((each for each in before if each.code == rule.follows), None)
     if leader is None or finding.saving_ns:
@@ -177,12 +178,12 @@ def _gain(finding: Finding) -> float | None:
     return None if step is None or without is None else float(step - without)
 
 
-def _rule(rules: Sequence[Rule], code: str) -> Rule:
+def _rule(rules: Sequence[AnyRule], code: str) -> AnyRule:
     return next(rule for rule in rules if rule.code == code)
 
 
 def _divided(
-    ranks: Sequence[RankEvidence], rules: Sequence[Rule], step_ns: float, shared: dict[str, Any]
+    ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], step_ns: float, shared: dict[str, Any]
 ) -> Sequence[RankEvidence]:
     """Give rules what they take of the time of others."""
     for rule in rules:
@@ -203,7 +204,7 @@ def _divided(
     return ranks
 
 
-def _with_given(rank: RankEvidence, rule: Rule, amount: float) -> RankEvidence:
+def _with_given(rank: RankEvidence, rule: AnyRule, amount: float) -> RankEvidence:
     """A rank of which a rule gets so much; of what it claims itself the rest is nobody's."""
     pieces = given(rank.pieces, rule.takes_from, rule.code, amount)
     if rule.takes_from != rule.code:
@@ -217,7 +218,7 @@ def _without(rank: RankEvidence, code: str) -> dict[str, Evidence]:
     return {each: evidence for each, evidence in rank.found.items() if each != code}
 
 
-def _with_followers(order: Sequence[str], rules: Sequence[Rule]) -> list[str]:
+def _with_followers(order: Sequence[str], rules: Sequence[AnyRule]) -> list[str]:
     """Codes in order, but each rule that follows another right behind that, where it is there."""
     behind = {code: leader for code in order if (leader := _rule(rules, code).follows) in order}
     return [
@@ -228,13 +229,15 @@ def _with_followers(order: Sequence[str], rules: Sequence[Rule]) -> list[str]:
     ]
 
 
-def _found(rule: Rule, ranks: Sequence[RankEvidence], step_ns: float, shared: dict[str, Any]) -> Found | None:
+def _found(
+    rule: AnyRule, ranks: Sequence[RankEvidence], step_ns: float, shared: dict[str, Any]
+) -> JobEvidence[Any] | None:
     evidence: dict[int, Evidence] = {each.rank: each.found[rule.code] for each in ranks if rule.code in each.found}
     if not evidence:
         return None
     saving = {each.rank: length(each.pieces, [rule.code]) for each in ranks if rule.code in each.found}
     has_steps, infers = any(each.steps for each in ranks), all(each.infers for each in ranks)
-    return Found(evidence, saving, step_ns, len(ranks), has_steps, shared, infers)
+    return JobEvidence(evidence, saving, step_ns, len(ranks), has_steps, shared, infers)
 
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:
@@ -245,15 +248,15 @@ def _step_time(ranks: Sequence[RankEvidence]) -> float:
     return max((rank.whole for rank in ranks), default=0.0)
 
 
-def _with_place(finding: Finding, further: float, found: Found, where: str, *, is_general: bool) -> Finding:
+def _with_place(finding: Finding, further: float, job: JobEvidence[Any], where: str, *, is_general: bool) -> Finding:
     """Say what of the saving is not covered by findings before; where it is little, that this is another way there.
 
     What is general is as severe as what it adds. `where` says by what it is covered, and is empty for the first.
     """
     finding = replace(finding, further_ns=round(further) if finding.saving_ns else None)
-    if is_general and found.step_ns:
-        finding = replace(finding, severity=least_of(finding.severity, severity_of(further / found.step_ns)))
-    if not found.most or further >= _ALTERNATIVE * found.most or not where:
+    if is_general and job.step_ns:
+        finding = replace(finding, severity=least_of(finding.severity, severity_of(further / job.step_ns)))
+    if not job.max_saving_ns or further >= _ALTERNATIVE * job.max_saving_ns or not where:
         return finding
     words = f"Nearly all of this time is covered {where}: this is another way to it, not a further saving."
     assumption = " ".join(filter(None, (finding.assumption, words)))

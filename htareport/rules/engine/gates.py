@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import text
 from htareport.rules.engine.attribution import without
-from htareport.rules.engine.base import AHEAD, Family, Found, Rule
+from htareport.rules.engine.base import AHEAD, AnyRule, Family
 from htareport.rules.engine.evaluate import RankEvidence
+from htareport.rules.engine.evidence import JobEvidence
 
 _BUSY = 0.1  # Idle for less of the time than this: advice about the host is for information only.
 
 
-def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[Rule]) -> list[int]:
+def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule]) -> list[int]:
     """Ranks whose trace does not show the device's work as it was."""
     quality = [rule.code for rule in rules if rule.family is Family.QUALITY]
     return [
@@ -30,26 +32,26 @@ def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[Rule]) -> list[int
     ]
 
 
-def without_idle(rank: RankEvidence, rules: Sequence[Rule]) -> RankEvidence:
+def without_idle(rank: RankEvidence, rules: Sequence[AnyRule]) -> RankEvidence:
     """What is left of a rank's evidence without what is about idle time."""
     held = {rule.code for rule in rules if rule.about_idle}
     kept = {code: each for code, each in rank.found.items() if code not in held}
     return replace(rank, found=kept, pieces=without(rank.pieces, held))
 
 
-def is_informational(rule: Rule, found: Found, ranks: Sequence[RankEvidence]) -> bool:
+def is_informational(rule: AnyRule, job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> bool:
     """Whether it is about the host of devices that are busy nearly all the time, or of a host that is ahead."""
     if rule.family is not Family.HOST or not rule.about_idle:
         return False
-    concerned = _concerned(found, ranks)
-    return all(each.idle < _BUSY for each in concerned) or (rule.is_general and _are_ahead(found, concerned))
+    concerned = _concerned(job, ranks)
+    return all(each.idle < _BUSY for each in concerned) or (rule.is_general and _are_ahead(job, concerned))
 
 
-def informational(finding: Finding, found: Found, ranks: Sequence[RankEvidence]) -> Finding:
+def informational(finding: Finding, job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> Finding:
     """Say why it is for information only."""
-    concerned = _concerned(found, ranks)
+    concerned = _concerned(job, ranks)
     idle, ahead = max(each.idle for each in concerned), min(map(_ahead, concerned))
-    queue = f"the host waits {text(ahead, Unit.NANOSECONDS)} {found.per} for room in its queue"
+    queue = f"the host waits {text(ahead, Unit.NANOSECONDS)} {job.per_step_label} for room in its queue"
     if idle < _BUSY:
         words = f"the device is idle for only {text(idle, Unit.RATIO)} of the time{f', and {queue}' if ahead else ''}."
     else:
@@ -61,13 +63,13 @@ def informational(finding: Finding, found: Found, ranks: Sequence[RankEvidence])
     return replace(finding, severity=Severity.LOW, evidence=evidence)
 
 
-def _concerned(found: Found, ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    return [each for each in ranks if each.rank in found.ranks]
+def _concerned(job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    return [each for each in ranks if each.rank in job.by_rank]
 
 
-def _are_ahead(found: Found, ranks: Sequence[RankEvidence]) -> bool:
+def _are_ahead(job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> bool:
     """Whether each host waits for its device for longer than the device waits for it."""
-    return all(_ahead(each) > found.saving.get(each.rank, 0.0) for each in ranks)
+    return all(_ahead(each) > job.saving_by_rank.get(each.rank, 0.0) for each in ranks)
 
 
 def _ahead(rank: RankEvidence) -> float:

@@ -16,9 +16,10 @@ from htareport.job.arrival_skew import matched
 from htareport.rank.collective_calls import Matching
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
-from htareport.rules.engine.base import Change, Found, Rule, least_of, severity_of
+from htareport.rules.engine.base import AnyRule, least_of, severity_of
 from htareport.rules.engine.collective_schedule import ONE_RANK, Moves
 from htareport.rules.engine.evaluate import RankEvidence
+from htareport.rules.engine.evidence import Change, JobEvidence
 
 _MOST_UNKNOWN = 0.1  # Of the step: waits for communication that is not followed.
 _LARGEST = 4_000_000  # Numbers in an array.
@@ -140,7 +141,7 @@ def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | s
     if any(each.steps[: len(steps)] != steps for each in known.values()):
         return NOT_ALIKE
     evidence = {rank: each.calls for rank, each in known.items()}
-    found = matched(Found(evidence, {}, 0.0, len(ranks), has_steps=True, shared=shared))
+    found = matched(JobEvidence(evidence, {}, 0.0, len(ranks), has_steps=True, shared=shared))
     return _joined(found, known, len(steps))
 
 
@@ -235,7 +236,7 @@ def _world(known: Mapping[int, Moves]) -> int:
 
 
 def with_step_times(
-    findings: Sequence[Finding], told: Mapping[str, tuple[Rule, Found]], ranks: Sequence[RankEvidence]
+    findings: Sequence[Finding], told: Mapping[str, tuple[AnyRule, JobEvidence[Any]]], ranks: Sequence[RankEvidence]
 ) -> list[Finding]:
     """Say of each finding what the step would take without it, never less than its saving allows; or why not.
 
@@ -261,8 +262,8 @@ def with_step_times(
     return [_with_step_time(each, told[each.code][1], times, why) if each in saving else each for each in findings]
 
 
-def _with_step_time(finding: Finding, found: Found, times: Mapping[str, float], why: str) -> Finding:
-    step, most = round(found.step_ns), finding.saving_ns or 0
+def _with_step_time(finding: Finding, job: JobEvidence[Any], times: Mapping[str, float], why: str) -> Finding:
+    step, most = round(job.step_ns), finding.saving_ns or 0
     if finding.code not in times:
         return replace(finding, step_ns=step, ceiling=why or NO_PLACE)
     saves = min(round(times[finding.code]), most, step)
@@ -274,5 +275,5 @@ def _with_step_time(finding: Finding, found: Found, times: Mapping[str, float], 
         without_ns=step - saves,
         low_ns=low,
         severity=severity,
-        is_across_ranks=found.num_ranks > 1,
+        is_across_ranks=job.num_ranks > 1,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,8 @@ from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import counted, text
 from htareport.rows.classify import Kind
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _SECTION = "memory_bandwidth"
 _LARGE = 1_000_000  # Bytes from which a copy shows what the link can do.
@@ -62,7 +64,7 @@ def _rate(copies: pd.DataFrame) -> float:
 
 
 @dataclass(frozen=True)
-class PageableCopies(Rule):
+class PageableCopies(Rule[Evidence]):
     """Batches are copied to the device from pageable memory, slowly and with the host waiting.
 
     ## When it speaks
@@ -101,18 +103,18 @@ class PageableCopies(Rule):
         claim = {lane: _shortened(each, 1 - rate / better) for lane, each in exposed.items()}
         numbers = {"size": size, "number": len(mine), "rate": rate, "better": better, "seen": bool(len(pinned)),
                    "per": per(rank)}  # fmt: skip
-        return Evidence(claim, numbers, rank.spans(exposed, name=_TO_DEVICE))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(exposed, name=_TO_DEVICE))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         rate, better = (text(1e9 * n[name], Unit.BYTES_PER_SECOND) for name in ("rate", "better"))
         size = text(n["size"] / n["per"], Unit.BYTES)
         source = "as the trace's pinned copies do" if n["seen"] else "as the link should"
         return self.finding(
-            found,
-            f"The GPU waits for copies from pageable memory: {size} {found.per} at {rate}",
-            evidence=f"{counted(n['number'] / n['per'], 'copy', 'copies')} {found.per}, of which pageable memory costs "
-            f"{found.time(found.most)}.",
+            job,
+            f"The GPU waits for copies from pageable memory: {size} {job.per_step_label} at {rate}",
+            evidence=f"{counted(n['number'] / n['per'], 'copy', 'copies')} {job.per_step_label}, of which pageable memory costs "
+            f"{job.max_saving}.",
             advice="Let the loader pin its batches, and copy without waiting.",
             assumption=f"Pinned memory is copied at {better}, {source}.",
             verify="The copies are called *Pinned* and take less time.",
@@ -132,7 +134,7 @@ def _shortened(rows: Intervals, share: float) -> Intervals:
 
 
 @dataclass(frozen=True)
-class ExposedCopies(Rule):
+class ExposedCopies(Rule[Evidence]):
     """Copies to the device are not hidden behind its work.
 
     ## When it speaks
@@ -162,15 +164,15 @@ class ExposedCopies(Rule):
             return None
         numbers = {"size": int(mine["bytes"].clip(lower=0).sum()), "number": len(mine), "rate": _rate(mine),
                    "per": per(rank)}  # fmt: skip
-        return Evidence(claim, numbers, rank.spans(claim, name=_TO_DEVICE))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=_TO_DEVICE))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         size, rate = text(n["size"] / n["per"], Unit.BYTES), text(1e9 * n["rate"], Unit.BYTES_PER_SECOND)
         return self.finding(
-            found,
-            f"The GPU does nothing but copy its input for {found.time(found.most)} {found.per}",
-            evidence=f"{n['number'] / n['per']:,.3g} copies move {size} to the device {found.per} at {rate}.",
+            job,
+            f"The GPU does nothing but copy its input for {job.max_saving} {job.per_step_label}",
+            evidence=f"{n['number'] / n['per']:,.3g} copies move {size} to the device {job.per_step_label} at {rate}.",
             advice="Copy the next batch on a stream of its own, from pinned memory and with `non_blocking=True`, while "
             "the device works on this one.",
             assumption="All of it is hidden behind the device's work.",
@@ -181,7 +183,7 @@ class ExposedCopies(Rule):
 
 
 @dataclass(frozen=True)
-class TinyCopies(Rule):
+class TinyCopies(Rule[Evidence]):
     """Many tiny copies, each launched by itself.
 
     ## When it speaks
@@ -219,16 +221,20 @@ class TinyCopies(Rule):
             return None
         numbers = {"number": len(mine), "size": int(mine["bytes"].sum()), "per": per(rank)}
         kinds = mine["copy_kind"].value_counts()
-        return Evidence(claim, numbers | {"kinds": [(str(k), int(v)) for k, v in kinds.items()]}, rank.spans(claim))
+        return Evidence(
+            claim=claim,
+            numbers=numbers | {"kinds": [(str(k), int(v)) for k, v in kinds.items()]},
+            spans=rank.spans(claim),
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         kinds = " and ".join(f"{count / n['per']:,.0f} {kind}" for kind, count in n["kinds"])
         size = text(n["size"] / n["number"], Unit.BYTES)
         return self.finding(
-            found,
-            f"Tiny copies take {found.time(found.most)} {found.per}: {n['number'] / n['per']:,.0f} of {size} each",
-            evidence=f"{kinds} {found.per}, each of less than {self.size:g} KB; their own time and the idle time "
+            job,
+            f"Tiny copies take {job.max_saving} {job.per_step_label}: {n['number'] / n['per']:,.0f} of {size} each",
+            evidence=f"{kinds} {job.per_step_label}, each of less than {self.size:g} KB; their own time and the idle time "
             "before them count.",
             advice="Put small values into one tensor and copy it once; create constants on the device; copy lists of "
             "tensors with `torch._foreach_copy_`.",

@@ -22,7 +22,8 @@ from htareport.rank.steps import OUTSIDE, step_of
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.base import SLOW_CPUS, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import SLOW_CPUS, Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _WAITS = re.compile(
     r"^c10d::|^(?:gloo|nccl|rccl|ucc|mpi):|record_param_comms|barrier|ProcessGroup|_object|wait|DataLoader|data_load",
@@ -34,7 +35,7 @@ _COVERED = 0.5  # Of the time of each rank's operators: how much of it is compar
 
 
 @dataclass(frozen=True)
-class SlowCpu(Rule):
+class SlowCpu(Rule[Evidence]):
     """The same operators take more of the CPU on one rank than on the others of its host.
 
     ## When it speaks
@@ -80,22 +81,23 @@ class SlowCpu(Rule):
             "devices": devices,
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def takes(self, found: Found) -> Mapping[int, float]:
+    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
         return {
-            rank: found.saving.get(rank, 0.0) * (1 - each.usual / each.time) for rank, each in self.slow(found).items()
+            rank: job.saving_by_rank.get(rank, 0.0) * (1 - each.usual / each.time)
+            for rank, each in self.slow(job).items()
         }
 
-    def slow(self, found: Found) -> dict[int, SlowRank]:
+    def slow(self, job: JobEvidence[Any]) -> dict[int, SlowRank]:
         """The ranks whose operators take longer, worked out once."""
-        if SLOW_CPUS not in found.shared:
-            found.shared[SLOW_CPUS] = self._compared(found)
-        made: dict[int, SlowRank] = found.shared[SLOW_CPUS]
+        if SLOW_CPUS not in job.shared:
+            job.shared[SLOW_CPUS] = self._compared(job)
+        made: dict[int, SlowRank] = job.shared[SLOW_CPUS]
         return made
 
-    def _compared(self, found: Found) -> dict[int, SlowRank]:
-        numbers = {rank: each.numbers for rank, each in found.ranks.items()}
+    def _compared(self, job: JobEvidence[Any]) -> dict[int, SlowRank]:
+        numbers = {rank: each.numbers for rank, each in job.by_rank.items()}
         hosts = _hosts(numbers)
         each = join((rank, numbers[rank]["operators"]) for rank in sorted(hosts))["operators"] if hosts else None
         if each is None or not len(each):
@@ -116,23 +118,23 @@ class SlowCpu(Rule):
             for rank, time, usual, ranks, number in zip(sums.index.tolist(), *columns, strict=True)
         }
 
-    def tell(self, found: Found) -> Finding | None:
-        slow = {rank: each for rank, each in self.slow(found).items() if found.saving.get(rank)}
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        slow = {rank: each for rank, each in self.slow(job).items() if job.saving_by_rank.get(rank)}
         if not slow:
             return None
-        worst = min(slow, key=lambda rank: (-found.saving[rank], rank))
+        worst = min(slow, key=lambda rank: (-job.saving_by_rank[rank], rank))
         first, others = slow[worst], [rank for rank in sorted(slow) if rank != worst]
         also = f" So do those of rank{'s' * (len(others) > 1)} {listed(others)}." if others else ""
-        late = [rank for rank in sorted(slow) if rank in found.shared.get(STRAGGLERS, ())]
+        late = [rank for rank in sorted(slow) if rank in job.shared.get(STRAGGLERS, ())]
         waited = f" Collectives wait for rank{'s' * (len(late) > 1)} {listed(late)}, too." if late else ""
-        every = found.ranks[worst].numbers["per"]
+        every = job.by_rank[worst].numbers["per"]
         names = ", ".join(f"`{short(name)}` {ratio:.2g}×" for name, ratio in first.names)
         return self.finding(
-            found,
+            job,
             f"Operators of rank {worst} take {first.time / first.usual:.2g} times the CPU time of its host's "
-            f"other ranks, and leave its GPU idle for {found.time(found.most)} {found.per}",
+            f"other ranks, and leave its GPU idle for {job.max_saving} {job.per_step_label}",
             evidence=f"{first.number} operators that the {first.ranks} ranks call equally often take "
-            f"{found.time(first.time / every)} {found.per} of the CPU themselves, {found.time(first.usual / every)} in "
+            f"{job.time(first.time / every)} {job.per_step_label} of the CPU themselves, {job.time(first.usual / every)} in "
             f"the median of these ranks: {names}.{also}{waited}",
             advice="Bind each rank to cores of its own near its device, with no more threads than these "
             "(`OMP_NUM_THREADS`, `numactl`); loader workers times ranks no more than cores. Look for other processes "
@@ -143,7 +145,7 @@ class SlowCpu(Rule):
             snippet="OMP_NUM_THREADS=8 torchrun --nproc-per-node=8 main.py  # Cores of the host / ranks.\n"
             "numactl --cpunodebind=0 --membind=0 …  # The socket of the rank's device: nvidia-smi topo -m",
             ranks=tuple(sorted(slow)),
-            spans=found.ranks[worst].spans,
+            spans=job.by_rank[worst].spans,
         )
 
 

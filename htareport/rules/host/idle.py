@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import IDLE, ON_HOST, frame_in, in_front, late, listed, of, per
+from htareport.rank.host_rows import IDLE, ON_HOST, frame_in, in_front, late, per
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import Lane, Sets, common, minus, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.base import Evidence, Family, Found, Rule, least_of, severity_of
+from htareport.rules.engine.base import Family, Rule, least_of, severity_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import listed
 
 _MORE = "`torch.compile`, CUDA graphs, fused optimizers, larger batches"
 _MORE_OF_INFERENCE = "`torch.compile`, CUDA graphs, larger batches"
@@ -22,7 +25,7 @@ _MORE_BY_GRAPHS = "graphs that hold more of the step, or several steps, and larg
 
 
 @dataclass(frozen=True)
-class HostBound(Rule):
+class HostBound(Rule[Evidence]):
     """The device waits for the host, which does not launch fast enough.
 
     ## When it speaks
@@ -62,24 +65,24 @@ class HostBound(Rule):
             "per": per(rank),
         }
         spans = rank.spans(claim)
-        return Evidence(claim, numbers | {"frame": frame_in(rank, spans)}, spans)
+        return Evidence(claim=claim, numbers=numbers | {"frame": frame_in(rank, spans)}, spans=spans)
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
-        runs = [f"runs {listed(n['names'], found, n['per'])}"] if n["names"] else []
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
+        runs = [f"runs {listed(n['names'], job, n['per'])}"] if n["names"] else []
         python = list[str]()
-        if n["nothing"] > 0.1 * found.most * n["per"]:
-            runs.append(f"does something that is not recorded for {found.time(n['nothing'] / n['per'])}")
+        if n["nothing"] > 0.1 * job.max_saving_ns * n["per"]:
+            runs.append(f"does something that is not recorded for {job.time(n['nothing'] / n['per'])}")
             python.append("Where nothing is recorded it runs Python: take it out of the loop, or into another process.")
-        more = _MORE_BY_GRAPHS if n["graphs"] else _MORE_OF_INFERENCE if found.infers else _MORE
+        more = _MORE_BY_GRAPHS if n["graphs"] else _MORE_OF_INFERENCE if job.infers else _MORE
         where = f" The longest gap is in `{n['frame']}`." if n["frame"] else ""
-        edges = f", and {found.percent(n['edges'])} of it lies before the first or behind the last recorded GPU event"
+        edges = f", and {job.percent(n['edges'])} of it lies before the first or behind the last recorded GPU event"
         edges = edges if n["edges"] > _EDGES else ""
         return self.finding(
-            found,
-            f"The GPU waits for the host in {found.percent(found.share)} of {of(found)}",
-            evidence=f"It is idle for {found.percent(n['idle'])} of {of(found)}; in {found.percent(n['late'])} of that "
-            f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {found.per}.{where}",
+            job,
+            f"The GPU waits for the host in {job.percent(job.saving_share)} of {job.window_label}",
+            evidence=f"It is idle for {job.percent(n['idle'])} of {job.window_label}; in {job.percent(n['late'])} of that "
+            f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step_label}.{where}",
             advice=" ".join([f"Let the host launch more at once: {more}.", *python]),
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
@@ -88,7 +91,7 @@ class HostBound(Rule):
 
 
 @dataclass(frozen=True)
-class BetweenSteps(Rule):
+class BetweenSteps(Rule[Evidence]):
     """The device is idle from the last work of a step to the first of the next.
 
     ## When it speaks
@@ -122,23 +125,23 @@ class BetweenSteps(Rule):
         if not each or np.median(np.concatenate(each)) < self.least * step or rank.share(claim) < self.least:
             return None
         spans = rank.spans(claim, name="between steps")
-        return Evidence(claim, {"borders": number, "frame": frame_in(rank, spans)}, spans)
+        return Evidence(claim=claim, numbers={"borders": number, "frame": frame_in(rank, spans)}, spans=spans)
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         where = f", in `{n['frame']}` at the longest" if n["frame"] else ""
         return self.finding(
-            found,
-            f"The GPU is idle for {found.time(found.most)} per step between steps",
+            job,
+            f"The GPU is idle for {job.max_saving} per step between steps",
             evidence=f"At {n['borders']} borders between steps the device has run all of the last step's work, and the "
             f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
             advice="Prepare the next input, and use the last output, in a thread while the device works."
-            if found.infers
+            if job.infers
             else "Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the "
             "device until they are printed.",
             assumption="A step begins 1 ms behind the last one's end.",
             verify="The gaps at the borders of steps are gone from the timeline.",
-            snippet="" if found.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
+            snippet="" if job.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
         )
 
 
@@ -154,7 +157,7 @@ def _borders(rank: Rank, lane: Lane, free: int) -> intervals.Intervals:
 
 
 @dataclass(frozen=True)
-class WorkQueued(Rule):
+class WorkQueued(Rule[Evidence]):
     """The device is idle although its next work was launched long ago.
 
     ## When it speaks
@@ -182,16 +185,18 @@ class WorkQueued(Rule):
         claim = rank.idle_by(Cause.WAITING)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim, {"behind": _behind(rank, claim), "per": per(rank)}, rank.spans(claim))
+        return Evidence(
+            claim=claim, numbers={"behind": _behind(rank, claim), "per": per(rank)}, spans=rank.spans(claim)
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"The GPU is idle for {found.time(found.most)} {found.per} although its work is queued",
-            severity=least_of(severity_of(found.share), Severity.MEDIUM),
+            job,
+            f"The GPU is idle for {job.max_saving} {job.per_step_label} although its work is queued",
+            severity=least_of(severity_of(job.saving_share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
-            f"it up: {listed(n['behind'], found, n['per'])} {found.per}.",
+            f"it up: {listed(n['behind'], job, n['per'])} {job.per_step_label}.",
             advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "
             "on the device. Record waits between streams; where there are none, the trace may lack work.",
             assumption="What it waits for can go; the lower estimate is that it cannot.",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import IDLE, listed, per
+from htareport.rank.host_rows import IDLE, per
 from htareport.rank.idle import Cause
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import listed
 
 
 @dataclass(frozen=True)
-class _Loading(Rule):
+class _Loading(Rule[Evidence]):
     """What the rules about the data loader have in common."""
 
     family, section = Family.HOST, IDLE
@@ -33,15 +35,15 @@ class _Loading(Rule):
             return None
         spans = rank.spans(claim, name=names[0][0] if names else "")
         workers = any("_MultiProcessing" in name for name, _ in names)
-        return Evidence(claim, {"names": names, "workers": workers, "per": per(rank)}, spans)
+        return Evidence(claim=claim, numbers={"names": names, "workers": workers, "per": per(rank)}, spans=spans)
 
-    def told(self, found: Found, where: str, advice: str, snippet: str) -> Finding:
+    def told(self, job: JobEvidence[Any], where: str, advice: str, snippet: str) -> Finding:
         """The finding of both."""
-        n = found.numbers
+        n = job.numbers
         return self.finding(
-            found,
-            f"The GPU waits {found.time(found.most)} {found.per} for the data loader{where}",
-            evidence=f"While the device is idle the host runs {listed(n['names'], found, n['per'])} {found.per}.",
+            job,
+            f"The GPU waits {job.max_saving} {job.per_step_label} for the data loader{where}",
+            evidence=f"While the device is idle the host runs {listed(n['names'], job, n['per'])} {job.per_step_label}.",
             advice=advice,
             assumption="Loading is hidden behind the device's work altogether.",
             verify="*Data loading* is gone from *Idle time by what the host did*.",
@@ -70,10 +72,10 @@ class InputStall(_Loading):
 
     code, title, single = "H14", "The device waits for the data loader", False
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.told(
-            found,
-            ", whose workers are too slow" if found.numbers["workers"] else "",
+            job,
+            ", whose workers are too slow" if job.numbers["workers"] else "",
             "More workers (at most as many as cores per rank) or more ahead (`prefetch_factor`); profile the dataset's "
             "`__getitem__`; decode on the GPU or beforehand.",
             "DataLoader(dataset, batch_size, num_workers=16, prefetch_factor=4, persistent_workers=True)",
@@ -101,9 +103,9 @@ class SingleProcessLoader(_Loading):
 
     code, title, single = "H15", "The data loader works in the main process", True
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.told(
-            found,
+            job,
             ", which works in the main process",
             "Load in worker processes and ahead: `num_workers=4` or more, `persistent_workers=True`, and "
             "`pin_memory=True`.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from htareport.rank.interval_sets import Sets, common, joined, minus
 from htareport.rank.rank import Rank
 from htareport.rank.repeats import Repeats, repeats_of
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _SECTION = "launch_stats"
 _KEPT_NS = 1_000  # Per kernel: what is left of its gap.
@@ -22,7 +24,7 @@ _GRAPHED = 'model = torch.compile(model, mode="reduce-overhead")  # Or torch.cud
 
 
 @dataclass(frozen=True)
-class LaunchBound(Rule):
+class LaunchBound(Rule[Evidence]):
     """Many small kernels, each of which the device waits for.
 
     ## When it speaks
@@ -64,7 +66,7 @@ class LaunchBound(Rule):
             "graph": _candidate(repeats),
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
     def gaps(self, rank: Rank) -> tuple[Sets, int]:
         """What of gaps in front of short kernels the host could save, and how many such kernels there are."""
@@ -85,17 +87,17 @@ class LaunchBound(Rule):
             small += int(is_short.sum())
         return common(found, dispatch), small
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         what = "that a CUDA graph could replay" if n["proven"] else f"of kernels under {self.short:g} µs"
         return self.finding(
-            found,
-            f"The GPU waits {found.time(found.most)} {found.per} for launches {what}",
-            evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {found.per} are "
+            job,
+            f"The GPU waits {job.max_saving} {job.per_step_label} for launches {what}",
+            evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {job.per_step_label} are "
             f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
             f"{n['graph']}".strip(),
             advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), '
-            f"{'' if found.infers else 'fused optimizers (`fused=True`), '}larger batches.",
+            f"{'' if job.infers else 'fused optimizers (`fused=True`), '}larger batches.",
             assumption="One launch starts them all; 10 µs per step are kept."
             if n["proven"]
             else "One launch starts them all; each keeps 1 µs.",
@@ -106,7 +108,7 @@ class LaunchBound(Rule):
 
 
 @dataclass(frozen=True)
-class GraphCandidate(Rule):
+class GraphCandidate(Rule[Evidence]):
     """Steps launch the same work every time, so that one CUDA graph could replay it.
 
     ## When it speaks
@@ -141,13 +143,13 @@ class GraphCandidate(Rule):
         claim = replayable(rank, repeats)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim, {"graph": _candidate(repeats)}, rank.spans(claim))
+        return Evidence(claim=claim, numbers={"graph": _candidate(repeats)}, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
-            found,
-            f"The GPU waits {found.time(found.most)} {found.per} for launches that a CUDA graph could replay",
-            evidence=found.numbers["graph"],
+            job,
+            f"The GPU waits {job.max_saving} {job.per_step_label} for launches that a CUDA graph could replay",
+            evidence=job.numbers["graph"],
             advice="Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied "
             "into fixed buffers.",
             assumption="One replay takes 10 µs of the host.",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import IDLE, listed, operators_around, per, rows_named, times
+from htareport.rank.host_rows import IDLE, operators_around, per, rows_named, times
 from htareport.rank.idle import Cause
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import listed
 
 _ALLOCATIONS = re.compile(
     r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostRegister)|^(?:cu|hip)Mem(?:Alloc|Free|Create|Map|Release|Unmap)"
@@ -25,7 +28,7 @@ _START_NS = 50_000_000  # No call of a warm allocator lasts so long.
 
 
 @dataclass(frozen=True)
-class DriverAllocations(Rule):
+class DriverAllocations(Rule[Evidence]):
     """Memory is asked from the driver within the steps, which stops the host and often the device.
 
     ## When it speaks
@@ -60,16 +63,16 @@ class DriverAllocations(Rule):
             "start": not len(rank.steps) or int(rank.host.at("dur", rows).max(initial=0)) >= _START_NS,
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         often = "Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak."
         return self.finding(
-            found,
-            f"Memory is asked from the driver while the GPU is idle: {found.time(found.most)} {found.per}",
-            evidence=f"{n['calls'] / n['per']:,.3g}× {found.per}; idle time is filled by "
-            f"{listed(n['names'], found, n['per'])}.",
+            job,
+            f"Memory is asked from the driver while the GPU is idle: {job.max_saving} {job.per_step_label}",
+            evidence=f"{n['calls'] / n['per']:,.3g}× {job.per_step_label}; idle time is filled by "
+            f"{listed(n['names'], job, n['per'])}.",
             advice="If this is the start of the process, record once it is warm: such calls are normal there. Else "
             f"{often[0].lower()}{often[1:]}"
             if n["start"]
@@ -81,7 +84,7 @@ class DriverAllocations(Rule):
 
 
 @dataclass(frozen=True)
-class EmptyCache(Rule):
+class EmptyCache(Rule[Evidence]):
     """`torch.cuda.empty_cache()` gives the cache back within the steps, and the next step asks for it again.
 
     ## When it speaks
@@ -112,15 +115,15 @@ class EmptyCache(Rule):
             return None
         numbers = {"names": rank.idle_names(Cause.ALLOCATING), "steps": steps, "of": rank.num_steps, "per": per(rank)}
         frees = rows_named(rank, _FREES, "call")
-        return Evidence(claim, numbers | {"calls": [("cudaFree", len(frees))]}, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers | {"calls": [("cudaFree", len(frees))]}, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"The cache is emptied in the loop: {found.time(found.most)} {found.per} to free and allocate again",
+            job,
+            f"The cache is emptied in the loop: {job.max_saving} {job.per_step_label} to free and allocate again",
             evidence=f"In {n['steps']} of {n['of']} steps memory is given back outside of operators "
-            f"({times(n['calls'], n['per'])} per step). Idle time is filled by {listed(n['names'], found, n['per'])}.",
+            f"({times(n['calls'], n['per'])} per step). Idle time is filled by {listed(n['names'], job, n['per'])}.",
             advice="Remove `torch.cuda.empty_cache()` from the loop: the cache is there to be used again, and emptying "
             "it makes no room for PyTorch itself.",
             assumption="The cache serves every allocation after the first steps.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,8 @@ from htareport.rank.interval_sets import Sets, joined
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _STEP = re.compile(r"^Optimizer\.step#")
 _ZERO_GRAD = re.compile(r"^Optimizer\.zero_grad#")
@@ -36,7 +38,7 @@ def _launched_in(rank: Rank, rows: NDArray[np.int64]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class UnfusedOptimizer(Rule):
+class UnfusedOptimizer(Rule[Evidence]):
     """The optimizer launches kernels parameter by parameter, and the device waits for them.
 
     ## When it speaks
@@ -72,16 +74,16 @@ class UnfusedOptimizer(Rule):
             return None
         name = name_of(rank, int(rows[0]))
         numbers = {"kernels": len(names), "fused": fused, "name": name, "per": per(rank)}
-        return Evidence(claim, numbers, rank.spans(claim, name=name))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=name))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         optimizer = n["name"].partition("#")[2].partition(".")[0] or "the optimizer"
         fused = f"of which {n['fused'] / n['per']:,.3g} work on many tensors" if n["fused"] else "each for one tensor"
         return self.finding(
-            found,
-            f"The GPU waits {found.time(found.most)} {found.per} while {optimizer} updates parameter by parameter",
-            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {found.per}, {fused}.",
+            job,
+            f"The GPU waits {job.max_saving} {job.per_step_label} while {optimizer} updates parameter by parameter",
+            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {job.per_step_label}, {fused}.",
             advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
             "one. It is `foreach` by default since PyTorch 2.0.",
             assumption="A few kernels take the place of all.",
@@ -92,7 +94,7 @@ class UnfusedOptimizer(Rule):
 
 
 @dataclass(frozen=True)
-class ZeroedGradients(Rule):
+class ZeroedGradients(Rule[Evidence]):
     """Gradients are filled with zeros, tensor by tensor.
 
     ## When it speaks
@@ -125,14 +127,16 @@ class ZeroedGradients(Rule):
         claim = joined(during(rank, rows), rank.clipped(_runs(rank, fills)))
         if len(fills) < self.fills * per(rank) or rank.share(claim) < self.least:
             return None
-        return Evidence(claim, {"fills": len(fills), "per": per(rank)}, rank.spans(claim, name="zero_grad"))
+        return Evidence(
+            claim=claim, numbers={"fills": len(fills), "per": per(rank)}, spans=rank.spans(claim, name="zero_grad")
+        )
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Filling gradients with zeros takes {found.time(found.most)} {found.per}",
-            evidence=f"`Optimizer.zero_grad` launches {n['fills'] / n['per']:,.0f} fills {found.per}.",
+            job,
+            f"Filling gradients with zeros takes {job.max_saving} {job.per_step_label}",
+            evidence=f"`Optimizer.zero_grad` launches {n['fills'] / n['per']:,.0f} fills {job.per_step_label}.",
             advice="Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.",
             assumption="The first backward pass writes gradients instead of adding to zeros.",
             verify="`Optimizer.zero_grad` launches nothing.",

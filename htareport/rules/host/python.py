@@ -13,8 +13,9 @@ from htareport.rank.interval_sets import joined
 from htareport.rank.python_stacks import OWN, Stacks
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _LIBRARY = re.compile(r"(?:^|/)torch/|^<|(?:^|/)(?:contextlib|functools|threading)\.py")
 _OTHERS = r"^Python GC|gc\.collect|function collect>|dataloader\.py|_next_data|empty_cache|(?:^|/)torch/profiler/"
@@ -26,7 +27,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class PythonOverhead(Rule):
+class PythonOverhead(Rule[Evidence]):
     """Python functions take time themselves while the device is idle: hooks, `Function.backward`, wrappers, loops.
 
     ## When it speaks
@@ -80,19 +81,19 @@ class PythonOverhead(Rule):
         spans = rank.spans(sets[0], name=short(name))
         caller = frame_in(rank, spans)
         numbers = {"frames": frames, "number": len(times), "caller": caller if caller != name else ""}
-        return Evidence(joined(*sets), numbers, spans)
+        return Evidence(claim=joined(*sets), numbers=numbers, spans=spans)
 
-    def tell(self, found: Found) -> Finding:
-        frames, number = found.numbers["frames"], found.numbers["number"]
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        frames, number = job.numbers["frames"], job.numbers["number"]
         first = frames[0]
         what = f"`{short(first['name'])}`" if number == 1 else f"{number} functions"
-        said = ", ".join(_words(each, found) for each in frames)
-        kind, caller = _kind(first), found.numbers["caller"]
+        said = ", ".join(_words(each, job) for each in frames)
+        kind, caller = _kind(first), job.numbers["caller"]
         within = f" The longest such time is in `{short(caller)}`." if caller else ""
         return self.finding(
-            found,
-            f"Python code keeps the GPU waiting {found.time(found.most)} {found.per}, in {what}",
-            evidence=f"The device is idle while the host runs {said} {found.per}: in the function itself, in no "
+            job,
+            f"Python code keeps the GPU waiting {job.max_saving} {job.per_step_label}, in {what}",
+            evidence=f"The device is idle while the host runs {said} {job.per_step_label}: in the function itself, in no "
             f"operator or call of the runtime.{within}",
             advice=_ADVICE[kind],
             assumption="That Python takes no time any more. Recording stacks slows Python itself: it is less without.",
@@ -123,11 +124,11 @@ def _kind(frame: dict[str, Any]) -> str:
     return _WRAPPER if _LIBRARY.search(frame["name"]) else _CODE
 
 
-def _words(frame: dict[str, Any], found: Found) -> str:
+def _words(frame: dict[str, Any], job: JobEvidence[Any]) -> str:
     details = list[str]()
     if 2 * frame["backward"] >= 1:
         details.append("in the backward pass")
     if frame.get("built_in"):
         details.append(f"mostly in `{short(frame['built_in'])}`")
-    told = f"`{short(frame['name'])}` {found.time(frame['time'])}"
+    told = f"`{short(frame['name'])}` {job.time(frame['time'])}"
     return f"{told} ({', '.join(details)})" if details else told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,19 +12,20 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import by_lane, of, per, rows_in
+from htareport.rank.host_rows import by_lane, per, rows_in
 from htareport.rank.interval_sets import joined, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rows import classify
-from htareport.rules.engine.base import AHEAD, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import AHEAD, Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _FULL = re.compile(r"^Command Buffer Full$")  # What CUPTI calls it.
 _LONG_NS = 20_000  # A launch call that takes less waits for nothing.
 
 
 @dataclass(frozen=True)
-class FullQueue(Rule):
+class FullQueue(Rule[Evidence]):
     """The host is so far ahead that its launch calls wait for room in the queue: the device sets the pace.
 
     ## When it speaks
@@ -87,29 +89,27 @@ class FullQueue(Rule):
         waiting: pd.DataFrame = calls.iloc[launch[chosen]]
         return waiting.assign(queued=queued[chosen])
 
-    def tell(self, found: Found) -> Finding:
-        rank = max(found.ranks, key=lambda each: (found.ranks[each].numbers["share"], -each))
-        n, said = found.ranks[rank].numbers, list[str]()
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank = max(job.by_rank, key=lambda each: (job.by_rank[each].numbers["share"], -each))
+        n, said = job.by_rank[rank].numbers, list[str]()
         if n["calls"]:
             said.append(
-                f"{n['calls']:,.3g} launch calls {found.per} wait for {found.time(n['waiting'])}, with some "
+                f"{n['calls']:,.3g} launch calls {job.per_step_label} wait for {job.time(n['waiting'])}, with some "
                 f"{n['queued']:,} launches before them in the queue"
             )
         if n["reported"]:
-            said.append(f"the driver reports a full command buffer for {found.time(n['reported'])} {found.per}")
+            said.append(f"the driver reports a full command buffer for {job.time(n['reported'])} {job.per_step_label}")
         words = "; ".join(said)
         return self.finding(
-            found,
-            f"The host waits for room in the queue for {found.percent(n['share'])} of {of(found)}: the GPU sets the "
-            "pace",
-            evidence=f"{words[:1].upper()}{words[1:]}. The device is idle for {found.percent(n['idle'])} of "
-            f"{of(found)}.",
+            job,
+            f"The host waits for room in the queue for {job.percent(n['share'])} of {job.window_label}: the GPU sets the pace",
+            evidence=f"{words[:1].upper()}{words[1:]}. The device is idle for {job.percent(n['idle'])} of {job.window_label}.",
             advice="Do not make the host faster: work on kernels and communication. What the launching thread does "
             "besides, such as loading data, waits here: give it to another thread or process. Where the device is "
             "idle at times, look for what stops the host, such as synchronisation and input.",
             verify="*Blocked* under *Queue length*; the step gets shorter with faster kernels only.",
             severity=Severity.LOW,
-            spans=found.ranks[rank].spans,
+            spans=job.by_rank[rank].spans,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rows import classify
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _LOADS = re.compile(
     r"^(?:cu|hip)(?:Module|Library)(?:Load|Get)|(?:Lazy Function|Module) Loading|Driver Compiler|hiprtc|nvrtc"
@@ -41,7 +43,7 @@ def first_launches(rank: Rank) -> Sets:
 
 
 @dataclass(frozen=True)
-class LateLoading(Rule):
+class LateLoading(Rule[Evidence]):
     """Kernels are loaded or compiled within what was recorded, and the device waits.
 
     ## When it speaks
@@ -77,19 +79,19 @@ class LateLoading(Rule):
             "loads": sorted(set(names_of(rank, loads[:1000].tolist())))[:3],
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         first = (
             "the first launch of a kernel takes" if n["calls"] == 1 else f"{n['calls']} first launches of kernels take"
         )
-        first = f"{first} {found.time(n['launches'])}" if n["calls"] else ""
+        first = f"{first} {job.time(n['launches'])}" if n["calls"] else ""
         loads = f"the host runs {', '.join(f'`{name}`' for name in n['loads'])}" if n["loads"] else ""
         said = " and ".join(filter(None, (first, loads)))
         return self.finding(
-            found,
-            f"Kernels are loaded or compiled while the GPU is idle: {found.time(found.most)} {found.per}",
+            job,
+            f"Kernels are loaded or compiled while the GPU is idle: {job.max_saving} {job.per_step_label}",
             evidence=f"{said[0].upper()}{said[1:]}.",
             advice="If these are the first steps of the run, record later ones. Else warm up every shape before, and "
             "load kernels at the start.",
@@ -100,7 +102,7 @@ class LateLoading(Rule):
 
 
 @dataclass(frozen=True)
-class Recompilation(Rule):
+class Recompilation(Rule[Evidence]):
     """`torch.compile` compiles again within the steps, or checks its guards for long.
 
     ## When it speaks
@@ -141,12 +143,12 @@ class Recompilation(Rule):
             "regions": [rank.loaded.strings[code] for code in np.flatnonzero(again).tolist()[:3]],
             "per": per(rank),
         }
-        return Evidence(claim, numbers, rank.spans(claim))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         said = [
-            f"{words} {found.time(n[name] / n['per'])} {found.per}"
+            f"{words} {job.time(n[name] / n['per'])} {job.per_step_label}"
             for words, name in (("compilation takes", "compiling"), ("looking up guards takes", "lookups"))
             if n[name]
         ]
@@ -156,8 +158,8 @@ class Recompilation(Rule):
             said.append(f"compiled more than once: {', '.join(f'`{name}`' for name in n['regions'])}")
         words = "; ".join(said)
         return self.finding(
-            found,
-            f"torch.compile keeps the host busy while the GPU is idle: {found.time(found.most)} {found.per}",
+            job,
+            f"torch.compile keeps the host busy while the GPU is idle: {job.max_saving} {job.per_step_label}",
             evidence=f"{words[:1].upper()}{words[1:]}.",
             advice="Let dimensions that change be dynamic, remove graph breaks, and pass Python numbers that change as "
             "tensors; `TORCH_LOGS=recompiles` tells what made it compile again.",
@@ -168,7 +170,7 @@ class Recompilation(Rule):
 
 
 @dataclass(frozen=True)
-class GarbageCollection(Rule):
+class GarbageCollection(Rule[Evidence]):
     """Python collects garbage while the device is idle.
 
     ## When it speaks
@@ -198,14 +200,14 @@ class GarbageCollection(Rule):
         if total(claim) < 1000 * self.least:
             return None
         numbers = {"pauses": len(start), "longest": int((end - start).max()), "per": per(rank)}
-        return Evidence(claim, numbers, rank.spans(claim, name="garbage collection"))
+        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name="garbage collection"))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Garbage collection leaves the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=f"{counted(n['pauses'], 'collection')} recorded, the longest of {found.time(n['longest'])}.",
+            job,
+            f"Garbage collection leaves the GPU idle for {job.max_saving} {job.per_step_label}",
+            evidence=f"{counted(n['pauses'], 'collection')} recorded, the longest of {job.time(n['longest'])}.",
             advice="Freeze what stays, and collect at the same step on all ranks, every so many steps.",
             assumption="Garbage is collected when the device has work queued.",
             verify="No `Python GC` within the steps.",
@@ -215,7 +217,7 @@ class GarbageCollection(Rule):
 
 
 @dataclass(frozen=True)
-class SlowLaunches(Rule):
+class SlowLaunches(Rule[Evidence]):
     """Calls that launch a kernel are slow themselves, although the device has nothing to do.
 
     ## When it speaks
@@ -255,15 +257,15 @@ class SlowLaunches(Rule):
         used = unique_sorted(rank.device_events["launch"].to_numpy())
         used = used[used >= 0]
         middle, high = np.quantile(calls["dur"].to_numpy()[used[single[used]]], (0.5, 0.95)).tolist()
-        return Evidence(claim, {"middle": middle, "high": high}, rank.spans(claim))
+        return Evidence(claim=claim, numbers={"middle": middle, "high": high}, spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"Slow launch calls leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=f"Half of the launch calls take more than {found.time(n['middle'])}, one in twenty more than "
-            f"{found.time(n['high'])}; usual are {self.usual:g} µs.",
+            job,
+            f"Slow launch calls leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            evidence=f"Half of the launch calls take more than {job.time(n['middle'])}, one in twenty more than "
+            f"{job.time(n['high'])}; usual are {self.usual:g} µs.",
             advice="Give the launching thread a core of its own near the device: fewer threads (`OMP_NUM_THREADS`) and "
             "loader workers than cores, `numactl`, the performance governor.",
             assumption=f"A launch takes {self.usual:g} µs.",

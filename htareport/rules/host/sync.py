@@ -7,22 +7,23 @@ else to the one about all of them. Behind a token that was sampled, it is I4's, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from htareport.rank.capability import Capability
 from htareport.rank.drains import Drain, Drains, drains_of
 from htareport.rank.host_rows import IDLE, frame_at, per, short, times
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _AT_ONCE = "values = torch.stack(values).tolist()  # One read for all of them."
 _LATER = "if step % 50 == 0:\n    log(loss.item())  # Not in every step."
 
 
 @dataclass(frozen=True)
-class Waits(Rule):
+class Waits(Rule[Evidence]):
     """What the rules about waiting calls have in common."""
 
     family, section = Family.HOST, IDLE
@@ -37,7 +38,7 @@ class Waits(Rule):
         claim = drains.sets(rank, self.kind)
         if not claim or rank.share(claim) < self.least:
             return None
-        return Evidence(claim, _numbers(rank, drains, self.kind), rank.spans(claim))
+        return Evidence(claim=claim, numbers=_numbers(rank, drains, self.kind), spans=rank.spans(claim))
 
 
 def _numbers(rank: Rank, drains: Drains, *kinds: Drain) -> dict[str, object]:
@@ -47,13 +48,13 @@ def _numbers(rank: Rank, drains: Drains, *kinds: Drain) -> dict[str, object]:
     return {"calls": drains.calls(rank, *kinds), "frame": frame, "per": per(rank)}
 
 
-def behind(found: Found) -> str:
+def behind(job: JobEvidence[Any]) -> str:
     """Which calls, how often and where."""
-    n = found.numbers
+    n = job.numbers
     where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
     return (
         "The device had run empty before these calls returned, and only then the host launched more: "
-        f"{times(n['calls'], n['per'])} {found.per}.{where}"
+        f"{times(n['calls'], n['per'])} {job.per_step_label}.{where}"
     )
 
 
@@ -92,13 +93,13 @@ class SyncDrains(Waits):
         claim = drains.sets(rank, *kinds)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim, _numbers(rank, drains, *kinds), rank.spans(claim))
+        return Evidence(claim=claim, numbers=_numbers(rank, drains, *kinds), spans=rank.spans(claim))
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
-            found,
-            f"Synchronising calls leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=behind(found),
+            job,
+            f"Synchronising calls leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            evidence=behind(job),
             advice="Move what waits for the device out of the loop, or do it every n steps; copy with "
             "`non_blocking=True` from pinned memory, and make constants on the device (`torch.full`).",
             assumption="The host uses the time that it spent in the call to launch ahead.",
@@ -127,21 +128,21 @@ class ScalarReadback(Waits):
 
     code, title, kind = "H5", "A number is read from the device, which runs empty", Drain.SCALAR
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
-            found,
-            f"Reading single numbers from the GPU leaves it idle for {found.time(found.most)} {found.per}",
-            evidence=behind(found),
+            job,
+            f"Reading single numbers from the GPU leaves it idle for {job.max_saving} {job.per_step_label}",
+            evidence=behind(job),
             advice=(
                 "Take such numbers from what the host knows (lengths, whether a mask is all ones), decide on the "
                 "device (`torch.where`), or read them all at once at the end. "
-                if found.infers
+                if job.infers
                 else "Keep losses and metrics as tensors, add them up on the device and read them every n steps. "
             )
             + "`float(x)`, `if x:` and `print(x)` read as well.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
             verify="Fewer `aten::item` calls per step; the gaps behind them are gone.",
-            snippet=_AT_ONCE if found.infers else _LATER,
+            snippet=_AT_ONCE if job.infers else _LATER,
         )
 
 
@@ -166,17 +167,17 @@ class DataShapes(Waits):
 
     code, title, kind = "H6", "Sizes that depend on data make the host wait", Drain.SHAPE
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
-            found,
-            f"Operators whose size depends on data leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=behind(found),
+            job,
+            f"Operators whose size depends on data leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            evidence=behind(job),
             advice="Compute with the mask instead of selecting: `torch.where(mask, a, b)`, multiplication, "
             "`index_fill`, `topk` with a fixed number; give `repeat_interleave` its `output_size`.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
             verify="`aten::nonzero` and its like are gone from the step; the gaps behind them too.",
             snippet="x = torch.where(mask, x, 0.0)  # Instead of x[mask]."
-            if found.infers
+            if job.infers
             else "loss = torch.where(mask, loss, 0.0).sum() / mask.sum()  # Instead of loss[mask].mean().",
         )
 
@@ -202,11 +203,11 @@ class CopiesBack(Waits):
 
     code, title, kind = "H7", "Copies to the host let the device run empty", Drain.COPY_BACK
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
-            found,
-            f"Blocking copies to the host leave the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=behind(found),
+            job,
+            f"Blocking copies to the host leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            evidence=behind(job),
             advice="Copy into pinned memory with `non_blocking=True` and an event, launch the next step first, and use "
             "the values afterwards; copy once instead of tensor by tensor.",
             assumption="The host launches the next work before it needs what it copies.",
@@ -243,15 +244,17 @@ class WholeDevice(Waits):
         evidence = super().look(rank)
         if evidence is not None:
             evidence = Evidence(
-                evidence.claim, {**evidence.numbers, "blocking": _drains(rank).blocking}, evidence.spans
+                claim=evidence.claim,
+                numbers={**evidence.numbers, "blocking": _drains(rank).blocking},
+                spans=evidence.spans,
             )
         return evidence
 
-    def tell(self, found: Found) -> Finding:
-        idle = f"the GPU is idle for {found.time(found.most)} {found.per}"
-        if found.numbers["blocking"]:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        idle = f"the GPU is idle for {job.max_saving} {job.per_step_label}"
+        if job.numbers["blocking"]:
             return self.finding(
-                found,
+                job,
                 f"Every launch waits for its kernel: {idle}",
                 evidence="Launch calls return only once their kernels have run, as under `CUDA_LAUNCH_BLOCKING=1`.",
                 advice="Unset `CUDA_LAUNCH_BLOCKING` (on AMD `HIP_LAUNCH_BLOCKING`, `AMD_SERIALIZE_KERNEL`): it is for "
@@ -261,9 +264,9 @@ class WholeDevice(Waits):
                 snippet="unset CUDA_LAUNCH_BLOCKING",
             )
         return self.finding(
-            found,
+            job,
             f"The host waits for the whole device within the step: {idle}",
-            evidence=behind(found),
+            evidence=behind(job),
             advice="Remove `torch.cuda.synchronize()` left from timing or debugging; time with events, which do not "
             "wait.",
             assumption="The host uses the time that it spent in the call to launch ahead.",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from htareport.rank.drains import Drain
 from htareport.report.findings import Finding
-from htareport.rules.engine.base import Family, Found
+from htareport.rules.engine.base import Family
+from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.host.sync import Waits, behind
 
 
@@ -34,11 +36,11 @@ class SampledOnHost(Waits):
 
     least: float = 0.03
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
-            found,
-            f"Reading each token leaves the GPU idle for {found.time(found.most)} {found.per}",
-            evidence=f"Right behind the sampling of tokens: {behind(found)}",
+            job,
+            f"Reading each token leaves the GPU idle for {job.max_saving} {job.per_step_label}",
+            evidence=f"Right behind the sampling of tokens: {behind(job)}",
             advice="Leave tokens on the device, copy them to the host beside the next step, and test for the end of "
             "sequences every few tokens; engines call it asynchronous scheduling.",
             assumption="The host uses the time that it spent in the call to launch ahead.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from htareport.rank.training import trains
 from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted, text
-from htareport.rules.engine.base import Evidence, Family, Found, Rule, severity_of
+from htareport.rules.engine.base import Family, Rule, severity_of
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _GRAPHS = "vllm serve … --compilation-config '{{\"cudagraph_capture_sizes\": {sizes}}}'  # Without --enforce-eager."
 _COMPILED = 'model.forward = torch.compile(model.forward, mode="reduce-overhead")  # With a static key-value cache.'
@@ -33,7 +34,7 @@ _FEWER_BITS = (
 
 
 @dataclass(frozen=True)
-class LaunchBoundDecode(Rule):
+class LaunchBoundDecode(Rule[Evidence]):
     """Tokens are generated kernel by kernel, and the device waits for each launch.
 
     ## When it speaks
@@ -90,16 +91,16 @@ class LaunchBoundDecode(Rule):
         }
         return Evidence(numbers=numbers, spans=rank.spans(idle))
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["of_step"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["of_step"], -item[0]))
         n = evidence.numbers
         sizes = ", ".join(map(str, n["requests"]))
         batch = f" Requests at once: {sizes}." if n["requests"] != [1] else ""
         return self.finding(
-            found,
-            f"Generating tokens, the GPU is idle for {found.percent(n['idle'])} of the time, waiting for launches",
+            job,
+            f"Generating tokens, the GPU is idle for {job.percent(n['idle'])} of the time, waiting for launches",
             severity=severity_of(n["of_step"]),
-            evidence=f"On rank {rank}, {n['ranges']} ranges of {found.time(n['length'])} (median) that generate tokens "
+            evidence=f"On rank {rank}, {n['ranges']} ranges of {job.time(n['length'])} (median) that generate tokens "
             f"launch {n['launched']:,.0f} kernels and copies each, none of them by a graph.{batch} The time itself is "
             "claimed by the finding about launches.",
             advice="Let CUDA graphs replay the generation: no `--enforce-eager` in vLLM and capture sizes that hold "
@@ -111,7 +112,7 @@ class LaunchBoundDecode(Rule):
 
 
 @dataclass(frozen=True)
-class PrefillBetween(Rule):
+class PrefillBetween(Rule[Evidence]):
     """Prompts are read between tokens, and those who wait for a token wait for that as well.
 
     ## When it speaks
@@ -166,20 +167,20 @@ class PrefillBetween(Rule):
         sets = {lane: np.column_stack((ranges.start[longest], ranges.end[longest])) for lane in rank.lanes[:1]}
         return Evidence(numbers=numbers, spans=rank.spans(sets))
 
-    def tell(self, found: Found) -> Finding:
+    def tell(self, job: JobEvidence[Any]) -> Finding:
         rank, evidence = max(
-            found.ranks.items(), key=lambda item: (item[1].numbers["high"] / item[1].numbers["median"], -item[0])
+            job.by_rank.items(), key=lambda item: (item[1].numbers["high"] / item[1].numbers["median"], -item[0])
         )
         n = evidence.numbers
         return self.finding(
-            found,
+            job,
             f"With prompts read between, tokens take up to {n['high'] / n['median']:.3g} times the median (95th "
             "percentile)",
             severity=Severity.LOW,
             evidence=f"On rank {rank}, of {n['intervals']:,} intervals from token to token the median is "
-            f"{found.time(n['median'])} and the 95th percentile {found.time(n['high'])}; prompts are read in "
-            f"{n['slow']} long ones, the longest of {found.time(n['longest'])}. That is "
-            f"{found.percent(n['excess'])} of the time.",
+            f"{job.time(n['median'])} and the 95th percentile {job.time(n['high'])}; prompts are read in "
+            f"{n['slow']} long ones, the longest of {job.time(n['longest'])}. That is "
+            f"{job.percent(n['excess'])} of the time.",
             advice="Read prompts in smaller chunks, beside the tokens, or on other devices.",
             verify="The 95th percentile of the time between tokens comes nearer to the median.",
             snippet=_CHUNKED if n["engine"] else "",
@@ -187,7 +188,7 @@ class PrefillBetween(Rule):
 
 
 @dataclass(frozen=True)
-class BandwidthBoundDecode(Rule):
+class BandwidthBoundDecode(Rule[Evidence]):
     """Generating tokens reads weights and keys and values about as fast as memory allows.
 
     ## When it speaks
@@ -244,18 +245,18 @@ class BandwidthBoundDecode(Rule):
         }
         return Evidence(numbers=numbers)
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
         n = evidence.numbers
-        listed = "; ".join(f"`{g['name']}` {g['shapes']}: {counted(g['calls'], 'call')}, {found.time(g['time'])}"
+        listed = "; ".join(f"`{g['name']}` {g['shapes']}: {counted(g['calls'], 'call')}, {job.time(g['time'])}"
                            for g in n["groups"])  # fmt: skip
         return self.finding(
-            found,
-            f"Generating tokens reads memory at {found.percent(n['reached'])} of its bandwidth: the kernels are not to "
+            job,
+            f"Generating tokens reads memory at {job.percent(n['reached'])} of its bandwidth: the kernels are not to "
             "blame",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {found.percent(n['share'])} of compute reads {text(n['bytes'], Unit.BYTES)} "
-            f"{found.per} at {text(n['rate'], Unit.BYTES_PER_SECOND)}: {listed}.",
+            evidence=f"On rank {rank}, {job.percent(n['share'])} of compute reads {text(n['bytes'], Unit.BYTES)} "
+            f"{job.per_step_label} at {text(n['rate'], Unit.BYTES_PER_SECOND)}: {listed}.",
             advice="Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: "
             "more sequences at once, speculative decoding.",
             verify="Tokens per second rise.",

@@ -18,7 +18,8 @@ from htareport.rank.training import trains
 from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import text
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _SECTION = "memory_timeline"
 _RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)"
@@ -49,7 +50,7 @@ def fullest(rank: Rank) -> Series | None:
 
 
 @dataclass(frozen=True)
-class NearCapacity(Rule):
+class NearCapacity(Rule[Evidence]):
     """The device's memory is nearly full.
 
     ## When it speaks
@@ -80,12 +81,12 @@ class NearCapacity(Rule):
         return Evidence(numbers={"device": each.device, "share": fill(each), "capacity": each.capacity,
                                  "peak": int(each.allocated[each.within].max()), "trains": trains(rank)})  # fmt: skip
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
         n = evidence.numbers
         return self.finding(
-            found,
-            f"Memory is nearly full: {found.percent(n['share'])} of {sized(n['capacity'])} are taken",
+            job,
+            f"Memory is nearly full: {job.percent(n['share'])} of {sized(n['capacity'])} are taken",
             evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} at the peak.",
             advice="Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak, "
             "by operator* has what takes most."
@@ -99,7 +100,7 @@ class NearCapacity(Rule):
 
 
 @dataclass(frozen=True)
-class Fragmentation(Rule):
+class Fragmentation(Rule[Evidence]):
     """The allocator has taken much more than tensors use, and memory is short.
 
     ## When it speaks
@@ -140,14 +141,14 @@ class Fragmentation(Rule):
         return Evidence(numbers={"device": each.device, "unused": float(unused[at]), "share": share,
                                  "reserved": int(reserved[at]), "fill": fill(each)})  # fmt: skip
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["unused"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["unused"], -item[0]))
         n = evidence.numbers
         return self.finding(
-            found,
-            f"{found.percent(n['unused'])} of the memory taken from the device holds no tensor at their peak",
+            job,
+            f"{job.percent(n['unused'])} of the memory taken from the device holds no tensor at their peak",
             evidence=f"On rank {rank}, {n['device']}, {sized(n['reserved'])} are taken then, at most "
-            f"{found.percent(n['fill'])} of its memory; for {found.percent(n['share'])} of the time that much is "
+            f"{job.percent(n['fill'])} of its memory; for {job.percent(n['share'])} of the time that much is "
             "unused.",
             advice="Let segments grow, and keep to few distinct shapes: pad inputs to buckets.",
             verify="*Peak reserved* comes near *Peak allocated*.",
@@ -157,7 +158,7 @@ class Fragmentation(Rule):
 
 
 @dataclass(frozen=True)
-class Growth(Rule):
+class Growth(Rule[Evidence]):
     """More memory is held after every step.
 
     ## When it speaks
@@ -198,23 +199,23 @@ class Growth(Rule):
                 )
         return None
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["more"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["more"], -item[0]))
         n = evidence.numbers
         full = f" It is full after {n['left']:,.0f} more." if np.isfinite(n["left"]) else ""
         owner = f" What was allocated and not freed is mostly `{n['owner']}`'s." if n["owner"] else ""
         return self.finding(
-            found,
+            job,
             f"{sized(n['more'])} more are held after every step",
             evidence=f"On rank {rank}, {n['device']}, memory grew in each of {n['steps']} steps.{full}{owner}",
             advice="Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under "
             "`torch.inference_mode()`."
-            if found.infers
+            if job.infers
             else "Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
             "retained graph.",
             verify="*Growth* is 0.",
             snippet="with torch.inference_mode():\n    out = model(batch)"
-            if found.infers
+            if job.infers
             else "total += loss.detach()  # Not total += loss.",
             severity=Severity.HIGH,
         )
@@ -237,7 +238,7 @@ def _by_owner(rank: Rank, each: Series, rows: NDArray[Any]) -> pd.Series[Any]:
 
 
 @dataclass(frozen=True)
-class PeakOwner(Rule):
+class PeakOwner(Rule[Evidence]):
     """One operator's tensors are a large part of the peak, and memory is short.
 
     ## When it speaks
@@ -276,20 +277,20 @@ class PeakOwner(Rule):
         return Evidence(numbers={"device": each.device, "owner": str(owners.index[0]), "bytes": int(owners.iloc[0]),
                                  "peak": peak})  # fmt: skip
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["bytes"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["bytes"], -item[0]))
         n = evidence.numbers
         return self.finding(
-            found,
-            f"`{n['owner']}` holds {found.percent(n['bytes'] / n['peak'])} of the memory at the peak",
+            job,
+            f"`{n['owner']}` holds {job.percent(n['bytes'] / n['peak'])} of the memory at the peak",
             evidence=f"On rank {rank}, {n['device']}: {sized(n['bytes'])} of {sized(n['peak'])}.",
             advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, "
             + (
                 "only those that are read; if activations, smaller batches."
-                if found.infers
+                if job.infers
                 else "a loss in chunks; if activations, recompute them in the backward pass."
             ),
             verify="*Peak allocated* goes down.",
-            snippet="" if found.infers else _RECOMPUTE,
+            snippet="" if job.infers else _RECOMPUTE,
             severity=Severity.LOW,
         )

@@ -13,7 +13,7 @@ from htareport.algorithms import intervals
 from htareport.algorithms.intervals import Intervals
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH
-from htareport.rank.host_rows import during, of, per, rows_named
+from htareport.rank.host_rows import during, per, rows_named
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import total
 from htareport.rank.memory import NO_OPERATOR, Series, outermost_operators
@@ -21,8 +21,9 @@ from htareport.rank.rank import Rank
 from htareport.rank.training import trains
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
-from htareport.rules.engine.base import MEDIUM, Evidence, Family, Found, Rule
+from htareport.rules.engine.base import MEDIUM, Family, Rule
 from htareport.rules.engine.context import context_of
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.memory.held import device_memory, fill, fullest, sized
 
 _SECTION = "memory_timeline"
@@ -54,7 +55,7 @@ def _lasting(rank: Rank, each: Series) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Headroom(Rule):
+class Headroom(Rule[Evidence]):
     """Most of the device's memory is free, while its kernels are small and the host hardly keeps up.
 
     ## When it speaks
@@ -99,17 +100,17 @@ class Headroom(Rule):
                    "trains": trains(rank)}  # fmt: skip
         return Evidence(numbers=numbers, spans=rank.spans(idle))
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["saved"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["saved"], -item[0]))
         n = evidence.numbers
         return self.finding(
-            found,
-            f"Only {found.percent(n['peak'] / n['capacity'])} of the memory is used: a batch {n['times']:.2g} times as "
+            job,
+            f"Only {job.percent(n['peak'] / n['capacity'])} of the memory is used: a batch {n['times']:.2g} times as "
             "large fits",
             evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} of {sized(n['capacity'])} "
-            f"at the peak, while kernels are small and the device is idle for {found.percent(n['idle'])} of "
-            f"{of(found)} because the host dispatches. With the larger batch that is {found.time(n['saved'])} less "
-            f"{found.per}, for as many samples as today: no further saving where findings about the host count that "
+            f"at the peak, while kernels are small and the device is idle for {job.percent(n['idle'])} of "
+            f"{job.window_label} because the host dispatches. With the larger batch that is {job.time(n['saved'])} less "
+            f"{job.per_step_label}, for as many samples as today: no further saving where findings about the host count that "
             "time.",
             advice=f"Raise the batch size by up to {n['times']:.2g} times, and adjust the learning rate. Where it must "
             "stay, use fewer devices, or fewer and larger micro-batches."
@@ -121,13 +122,13 @@ class Headroom(Rule):
             snippet=f"loader = DataLoader(dataset, batch_size=int({n['times']:.2g} * batch_size))"
             if n["trains"]
             else "",
-            severity=Severity.MEDIUM if found.step_ns and n["saved"] >= MEDIUM * found.step_ns else Severity.LOW,
+            severity=Severity.MEDIUM if job.step_ns and n["saved"] >= MEDIUM * job.step_ns else Severity.LOW,
             spans=evidence.spans,
         )
 
 
 @dataclass(frozen=True)
-class Churn(Rule):
+class Churn(Rule[Evidence]):
     """Memory is allocated and freed many times over in each step, and the device waits meanwhile.
 
     ## When it speaks
@@ -160,7 +161,7 @@ class Churn(Rule):
         most = max((each for each in numbers if each), key=lambda each: each["turns"], default=None)
         if most is None or most["turns"] <= self.turns:
             return None
-        return Evidence(claim, most, rank.spans(claim))
+        return Evidence(claim=claim, numbers=most, spans=rank.spans(claim))
 
     @staticmethod
     def _turned(rank: Rank, each: Series) -> dict[str, Any] | None:
@@ -173,13 +174,13 @@ class Churn(Rule):
         return {"device": each.device, "calls": len(made) / rank.num_steps, "turned": turned, "peak": peak,
                 "turns": turned / peak}  # fmt: skip
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         return self.finding(
-            found,
-            f"The GPU waits {found.time(found.most)} {found.per} while memory is allocated again and again",
-            evidence=f"On rank {found.worst}, {n['device']}, {counted(n['calls'], 'allocation')} of "
-            f"{sized(n['turned'])} {found.per}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
+            job,
+            f"The GPU waits {job.max_saving} {job.per_step_label} while memory is allocated again and again",
+            evidence=f"On rank {job.worst_rank}, {n['device']}, {counted(n['calls'], 'allocation')} of "
+            f"{sized(n['turned'])} {job.per_step_label}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
             "host is in `aten::empty` and its like.",
             advice="Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place "
             "or with `out=`, make buffers once.",
@@ -190,7 +191,7 @@ class Churn(Rule):
 
 
 @dataclass(frozen=True)
-class Spike(Rule):
+class Spike(Rule[Evidence]):
     """Memory peaks for a moment, far above what is held nearly all the time.
 
     ## When it speaks
@@ -230,19 +231,19 @@ class Spike(Rule):
                    "share": int(lasting[high].sum()) / whole, "fill": fill(each)}  # fmt: skip
         return Evidence(numbers=numbers)
 
-    def tell(self, found: Found) -> Finding:
-        rank, evidence = max(found.ranks.items(), key=lambda item: (item[1].numbers["fill"], -item[0]))
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["fill"], -item[0]))
         n = evidence.numbers
         owner = f" The last allocation before it is in `{n['owner']}`." if n["owner"] else ""
         return self.finding(
-            found,
+            job,
             f"Memory peaks at {sized(n['peak'])} for a moment; nearly all the time it is {sized(n['usual'])} at most",
-            evidence=f"On rank {rank}, {n['device']}, more is held for {found.percent(n['share'])} of the time only, "
-            f"and the allocator has taken {found.percent(n['fill'])} of the memory for it.{owner}",
+            evidence=f"On rank {rank}, {n['device']}, more is held for {job.percent(n['share'])} of the time only, "
+            f"and the allocator has taken {job.percent(n['fill'])} of the memory for it.{owner}",
             advice="Lower that moment, and a larger batch fits: work in chunks there "
-            f"({'logits' if found.infers else 'logits and losses'}, say), in place, or free before what it does not "
+            f"({'logits' if job.infers else 'logits and losses'}, say), in place, or free before what it does not "
             "need.",
             verify="*Peak allocated* comes near what is held nearly all the time.",
-            snippet="" if found.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
+            snippet="" if job.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
             severity=Severity.LOW,
         )

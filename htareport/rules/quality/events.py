@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.rank.capability import Capability
 from htareport.rank.launch_links import UNLINKED
 from htareport.rank.rank import Rank
-from htareport.rank.recording import joined_words
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.recording import joined_words
 
 _SLACK_NS = 1_000
 _FEWEST = 10  # Of a name, to tell what is usual.
 
 
 @dataclass(frozen=True)
-class Orphans(Rule):
+class Orphans(Rule[Evidence]):
     """Work of the device without the call that launched it.
 
     ## When it speaks
@@ -54,12 +56,12 @@ class Orphans(Rule):
         numbers = {"share": len(orphans) / int(later.sum()), "streams": [(str(k), int(v)) for k, v in streams.items()]}
         return Evidence(numbers=numbers)
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         streams = joined_words([f"{count:,} on stream {stream}" for stream, count in n["streams"]])
         return self.finding(
-            found,
-            f"{found.percent(n['share'])} of the GPU's work has no launch in the trace",
+            job,
+            f"{job.percent(n['share'])} of the GPU's work has no launch in the trace",
             evidence=f"{streams}. They belong to no operator, and idle time in front of them has no cause.",
             advice="Record `ProfilerActivity.CPU` too, with a current PyTorch: old ones lack the driver's calls that "
             "launch Triton kernels.",
@@ -69,7 +71,7 @@ class Orphans(Rule):
 
 
 @dataclass(frozen=True)
-class ImpossibleTimes(Rule):
+class ImpossibleTimes(Rule[Evidence]):
     """Device events whose times cannot be.
 
     ## When it speaks
@@ -101,19 +103,19 @@ class ImpossibleTimes(Rule):
             return None
         return Evidence(numbers={"number": number, "length": length, "longest": longest, "whole": whole})
 
-    def tell(self, found: Found) -> Finding:
-        n, said = found.numbers, list[str]()
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n, said = job.numbers, list[str]()
         if n["length"] >= self.share * n["whole"]:
             said.append(
                 f"{counted(n['number'], 'event overlaps another', 'events overlap others')} of the same stream, by "
-                f"{found.time(n['length'])} in all"
+                f"{job.time(n['length'])} in all"
             )
         if n["longest"]:
             name, length, usual = n["longest"]
-            said.append(f"one `{name}` takes {found.time(length)}, others {found.time(usual)}")
+            said.append(f"one `{name}` takes {job.time(length)}, others {job.time(usual)}")
         words = " and ".join(said)
         return self.finding(
-            found,
+            job,
             "Some device events have times that cannot be",
             evidence=f"{words[:1].upper()}{words[1:]}. Sums of kernels are too large, and idle time is too small.",
             advice="Record again with a current driver and PyTorch, or leave the step out.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +13,15 @@ from htareport.job.arrival_skew import calls_of, matched
 from htareport.rank.capability import Capability
 from htareport.rank.collective_calls import clocks_note
 from htareport.rank.rank import Rank
-from htareport.rank.recording import is_npu, joined_words, profiler_call
 from htareport.report.findings import Finding, Severity
 from htareport.report.number_lists import listed
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.recording import is_npu, joined_words, profiler_call
 
 
 @dataclass(frozen=True)
-class MixedDevices(Rule):
+class MixedDevices(Rule[Evidence]):
     """The ranks run on different devices.
 
     ## When it speaks
@@ -44,9 +46,9 @@ class MixedDevices(Rule):
         names = {rank.device_name(device) for device, _ in rank.lanes} - {""}
         return Evidence(numbers={"devices": sorted(names)}) if names else None
 
-    def tell(self, found: Found) -> Finding | None:
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
         by_name = dict[str, list[int]]()
-        for rank, evidence in sorted(found.ranks.items()):
+        for rank, evidence in sorted(job.by_rank.items()):
             for name in evidence.numbers["devices"]:
                 by_name.setdefault(name, []).append(rank)
         if len(by_name) < 2:  # noqa: PLR2004  one kind of device
@@ -55,7 +57,7 @@ class MixedDevices(Rule):
             f"{name} on rank{'s' * (len(ranks) > 1)} {listed(ranks, most=8)}" for name, ranks in sorted(by_name.items())
         ]
         return self.finding(
-            found,
+            job,
             f"The ranks run on {len(by_name)} kinds of devices",
             evidence=f"{joined_words(places)}.",
             advice="Compare ranks of one kind with each other only. Where all wait for each other, the slower kind "
@@ -66,7 +68,7 @@ class MixedDevices(Rule):
 
 
 @dataclass(frozen=True)
-class Clocks(Rule):
+class Clocks(Rule[Evidence]):
     """The clocks of the ranks differ.
 
     ## When it speaks
@@ -90,8 +92,8 @@ class Clocks(Rule):
     def look(self, rank: Rank) -> Evidence | None:
         return calls_of(rank)
 
-    def tell(self, found: Found) -> Finding | None:
-        matching = matched(found)
+    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+        matching = matched(job)
         offset = matching.clocks.offset
         if not offset:
             return None
@@ -102,8 +104,8 @@ class Clocks(Rule):
         middle = float(np.median(list(offset.values())))
         farthest = max(sorted(offset), key=lambda rank: abs(offset[rank] - middle))
         return self.finding(
-            found,
-            f"The clocks of the ranks are up to {found.time(apart)} apart",
+            job,
+            f"The clocks of the ranks are up to {job.time(apart)} apart",
             evidence=f"{clocks_note(matching)} Rank {farthest} is farthest off.",
             advice="Compare ranks in this report, which corrects for it, and not in the traces side by side. Keep the "
             "nodes' clocks together with chrony or PTP.",
@@ -115,7 +117,7 @@ class Clocks(Rule):
 
 
 @dataclass(frozen=True)
-class MissingOptions(Rule):
+class MissingOptions(Rule[Evidence]):
     """What was not recorded, and what would be said if it was.
 
     ## When it speaks
@@ -150,20 +152,20 @@ class MissingOptions(Rule):
         found = [name for name, is_missing in missing.items() if is_missing]
         return Evidence(numbers={"missing": found}) if found and not is_npu(rank) else None
 
-    def tell(self, found: Found) -> Finding:
-        counts = Counter(name for each in found.ranks.values() for name in each.numbers["missing"])
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        counts = Counter(name for each in job.by_rank.values() for name in each.numbers["missing"])
         there = [name for name in _UNLOCKS if name in counts]
         what = [f"{_UNLOCKS[name][1]}: record with `{_UNLOCKS[name][0]}`" for name in there]
         words = "; ".join(what)
         options = [_UNLOCKS[name][0] for name in there if name not in {"cpu", "stacks"}]
         return self.finding(
-            found,
+            job,
             f"More can be said with {joined_words([f'`{_UNLOCKS[name][0]}`' for name in there])}",
             evidence=f"{words[:1].upper()}{words[1:]}.",
             advice="Record once more with these options."
             + (" Stacks slow the host: record them apart from what is measured." if "stacks" in there else ""),
             verify="The rules that were not checked are.",
-            snippet=profiler_call(found, *options, *(["with_stack=True"] * ("stacks" in there))),
+            snippet=profiler_call(job, *options, *(["with_stack=True"] * ("stacks" in there))),
             severity=Severity.LOW,
         )
 

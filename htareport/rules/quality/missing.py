@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import late, of, rows_named
+from htareport.rank.host_rows import late, rows_named
 from htareport.rank.interval_sets import total
 from htareport.rank.rank import Rank
-from htareport.rank.recording import profiler_call
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
 from htareport.rows.classify import launching_calls
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.recording import profiler_call
 
 _BEGIN = re.compile(r"StreamBeginCapture")
 _END = re.compile(r"StreamEndCapture")
@@ -24,7 +26,7 @@ _CAPTURING = re.compile(r"Stream(?:Begin|End|Get)Capture")
 
 
 @dataclass(frozen=True)
-class WorkMissing(Rule):
+class WorkMissing(Rule[Evidence]):
     """The trace lacks work that the device did, so that it seems idle.
 
     ## When it speaks
@@ -70,34 +72,34 @@ class WorkMissing(Rule):
         numbers |= {"may_capture": 2 * named > calls.lost_kernels, "idle": idle, "unreliable": True}
         return Evidence(numbers=numbers | {"host": host / max(total(rank.idle), 1)})
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         if n["is_capture"]:
             return self.finding(
-                found,
+                job,
                 "Graphs are captured in this recording, and do not run: no advice is given on idle time",
                 evidence=f"{n['captured']:,} of {n['captured'] + n['kernels']:,} launches of kernels are captured into "
                 "a graph.",
                 advice="Record later, when the graphs are replayed.",
                 verify="Graph launches, and no captures, are in the trace.",
-                snippet=profiler_call(found),
+                snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
-        words = "; ".join(self._said(found))
+        words = "; ".join(self._said(job))
         return self.finding(
-            found,
+            job,
             "Work of the GPU is missing from the trace, so it seems idle: no advice is given on idle time",
             evidence=f"{words[:1].upper()}{words[1:]}.",
             advice="Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and "
             "driver. If graphs are not recorded, record once without them.",
             verify="Every launch has its device event.",
-            snippet=profiler_call(found, steps=2),
+            snippet=profiler_call(job, steps=2),
             severity=Severity.MEDIUM,
         )
 
-    def _said(self, found: Found) -> list[str]:
+    def _said(self, job: JobEvidence[Any]) -> list[str]:
         """What shows that work is missing."""
-        n, said = found.numbers, list[str]()
+        n, said = job.numbers, list[str]()
         if n["lost_graphs"]:
             said.append(f"{n['lost_graphs']:,} of {n['graphs']:,} graph launches have no device event")
         if n["has_lost"]:
@@ -108,8 +110,8 @@ class WorkMissing(Rule):
             said.append(f"{counted(n['empty'], 'step has', 'steps have')} hardly any device events")
         if not said:
             said.append(
-                f"the device seems idle for {found.percent(n['idle'])} of {of(found)}, but the host is late in only "
-                f"{found.percent(n['host'])} of that: graphs were launched, and hardly any of their kernels recorded"
+                f"the device seems idle for {job.percent(n['idle'])} of {job.window_label}, but the host is late in only "
+                f"{job.percent(n['host'])} of that: graphs were launched, and hardly any of their kernels recorded"
             )
         return said
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import of
 from htareport.rank.interval_sets import total
 from htareport.rank.rank import Rank
-from htareport.rank.recording import profiler_call
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.recording import profiler_call
 
 # What CUPTI calls overhead and is the profiler's own; its other kinds are what the program itself does.
 _PROFILER = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "UVM Activity Init")
 
 
 @dataclass(frozen=True)
-class ProfilerOverhead(Rule):
+class ProfilerOverhead(Rule[Evidence]):
     """The profiler itself slows the host, so that it seems later than it is.
 
     ## When it speaks
@@ -58,21 +59,21 @@ class ProfilerOverhead(Rule):
         hidden = sum(int(intervals.covered(own, mine[:, 0], mine[:, 1]).sum()) for mine in rank.idle.values())
         return Evidence(numbers={"stacks": stacks, "share": share, "unreliable": 2 * hidden > total(rank.idle)})
 
-    def tell(self, found: Found) -> Finding:
-        n, said = found.numbers, list[str]()
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n, said = job.numbers, list[str]()
         if n["stacks"] > self.stacks:
-            said.append(f"{found.percent(n['stacks'])} of all events are Python calls (`with_stack=True`)")
+            said.append(f"{job.percent(n['stacks'])} of all events are Python calls (`with_stack=True`)")
         if n["share"] > self.share:
-            said.append(f"the profiler's own work takes {found.percent(n['share'])} of {of(found)}")
+            said.append(f"the profiler's own work takes {job.percent(n['share'])} of {job.window_label}")
         words = " and ".join(said)
         return self.finding(
-            found,
+            job,
             "The profiler slows the host: what is said about idle time is an upper bound",
             evidence=f"{words[:1].upper()}{words[1:]}. Each of them takes time on the host that a run without profiler "
             "does not spend.",
             advice="Record once more without stacks and shapes, and compare the idle time before acting on it.",
             verify="The idle time of a recording without stacks.",
-            snippet=profiler_call(found, "record_shapes=False", "with_stack=False"),
+            snippet=profiler_call(job, "record_shapes=False", "with_stack=False"),
             severity=Severity.MEDIUM if n["unreliable"] else Severity.LOW,
         )
 

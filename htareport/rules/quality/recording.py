@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,15 +11,16 @@ from htareport.rank.capability import Capability
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import joined, total
 from htareport.rank.rank import Rank
-from htareport.rank.recording import is_npu, profiler_call
 from htareport.report.findings import Finding, Severity
 from htareport.report.number_lists import listed
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.recording import is_npu, profiler_call
 from htareport.rules.host.runtime import first_launches
 
 
 @dataclass(frozen=True)
-class FewSteps(Rule):
+class FewSteps(Rule[Evidence]):
     """Too few steps were recorded to tell what is usual.
 
     ## When it speaks
@@ -46,24 +48,24 @@ class FewSteps(Rule):
             return None
         return Evidence(numbers={"steps": number, "npu": is_npu(rank)})
 
-    def tell(self, found: Found) -> Finding:
-        number = min(each.numbers["steps"] for each in found.ranks.values())
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        number = min(each.numbers["steps"] for each in job.by_rank.values())
         few = f"Only {number} step{'s were' if number > 1 else ' was'} recorded"
         return self.finding(
-            found,
+            job,
             few if number else "No steps were recorded",
             evidence="With so few, what is special in one counts fully, and how much steps vary is not known."
             if number
             else "Shares and savings are of everything recorded, start and end of the loop included.",
             advice="Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.",
             verify="The report speaks of five steps.",
-            snippet=profiler_call(found) if not found.numbers["npu"] else "",
+            snippet=profiler_call(job) if not job.numbers["npu"] else "",
             severity=Severity.LOW,
         )
 
 
 @dataclass(frozen=True)
-class WarmUp(Rule):
+class WarmUp(Rule[Evidence]):
     """Warm-up lies within what was recorded.
 
     ## When it speaks
@@ -105,24 +107,24 @@ class WarmUp(Rule):
         start = joined(first_launches(rank), rank.idle_by(Cause.ALLOCATING, Cause.COMPILING))
         return Evidence(numbers={"start": total(start)}) if rank.share(start) >= self.share else None
 
-    def tell(self, found: Found) -> Finding:
-        n = found.numbers
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        n = job.numbers
         if "start" in n:
             return self.finding(
-                found,
-                f"The recording includes the start of the process, which takes {found.time(n['start'])}",
+                job,
+                f"The recording includes the start of the process, which takes {job.time(n['start'])}",
                 evidence="For that long the device is idle while memory is asked from the driver and kernels are "
                 "loaded. Much of what follows is about the start, not about a step.",
                 advice="Run some steps before the recording begins, and mark steps with `prof.step()`.",
                 verify="No launch call takes a millisecond.",
-                snippet=profiler_call(found),
+                snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
         number, length, usual = max(n["slow"], key=lambda each: each[1] / each[2])
         return self.finding(
-            found,
+            job,
             f"Step {number}, the first recorded, takes {length / usual:.2g} times as long as the others",
-            evidence=f"It takes {found.time(length)}, the others {found.time(usual)} in the median: it still warms up.",
+            evidence=f"It takes {job.time(length)}, the others {job.time(usual)} in the median: it still warms up.",
             advice="Leave it out with `--steps`, or raise `warmup` in the profiler's schedule.",
             verify="The first step is as long as the others.",
             snippet=f"htareport report TRACES --steps {n['rest'].replace(' ', '')}",

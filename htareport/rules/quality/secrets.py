@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from htareport.rank.rank import Rank
-from htareport.rank.recording import joined_words
 from htareport.reading.redact import HOST_SIGN, redacted
 from htareport.reading.secrets import ENVIRONMENTS, HOMES, HOSTS, KEYS, PASSWORDS, TOKENS, USERS, counted
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.base import Evidence, Family, Found, Rule
+from htareport.rules.engine.base import Family, Rule
+from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.recording import joined_words
 
 _SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)  # Whoever has these can do more than know who ran what where.
 _NAMES = (HOMES, USERS, HOSTS)
 
 
 @dataclass(frozen=True)
-class Sensitive(Rule):
+class Sensitive(Rule[Evidence]):
     """The trace files hold tokens, passwords, or names of users and hosts.
 
     ## When it speaks
@@ -50,17 +52,17 @@ class Sensitive(Rule):
             return None
         return Evidence(numbers={"counts": dict(+counts), "kept": not loaded.is_redacted})
 
-    def tell(self, found: Found) -> Finding:
-        counts, kept = Counter[str](), any(each.numbers["kept"] for each in found.ranks.values())
-        for each in found.ranks.values():
+    def tell(self, job: JobEvidence[Any]) -> Finding:
+        counts, kept = Counter[str](), any(each.numbers["kept"] for each in job.by_rank.values())
+        for each in job.by_rank.values():
             counts.update(each.numbers["counts"])
         secret = [kind for kind in _SECRETS if counts[kind]]
         there = [*secret, *(kind for kind in _NAMES if counts[kind])]
         which = [kind for kind in there if kind in (secret or there)]
-        others = f" of {len(found.ranks)} ranks" if len(found.ranks) > 1 else ""
+        others = f" of {len(job.by_rank)} ranks" if len(job.by_rank) > 1 else ""
         places = joined_words([counted(counts[kind], kind) for kind in there])
         return self.finding(
-            found,
+            job,
             f"The trace files hold {joined_words(which)}"
             + (", and so does this report: it was made with `--no-redact`" if kept else ""),
             evidence=f"In the distinct texts of the files{others}: {places}. Values are not shown here.",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from htareport.rank.rank import Rank
 from htareport.rows.classify import NPU_PROCESS
-from htareport.rules.engine.base import Found
+from htareport.rules.engine.evidence import JobEvidence
 
 
 def is_npu(rank: Rank) -> bool:
@@ -14,7 +15,7 @@ def is_npu(rank: Rank) -> bool:
     return NPU_PROCESS in rank.loaded.device_categories
 
 
-def profiler_call(found: Found, *options: str, steps: int = 5) -> str:
+def profiler_call(job: JobEvidence[Any], *options: str, steps: int = 5) -> str:
     """The call that records so many steps once warm, with further options such as `with_stack=True`."""
     lines = [
         "with torch.profiler.profile(",
@@ -24,7 +25,7 @@ def profiler_call(found: Found, *options: str, steps: int = 5) -> str:
         *(f"    {option}," for option in options),
         ") as prof:",
         "    for batch in loader:",
-        f"        {'model' if found.infers else 'train_step'}(batch)",
+        f"        {'model' if job.infers else 'train_step'}(batch)",
         "        prof.step()",
     ]
     return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""The prose of an analysis or rule: its docstring, which the report, `htareport explain` and findings all read.
+
+A docstring has headings of level two. `{name|words}` stands for a value that a finding fills in; without one, and in
+the help, the words stand there. A list of `- **case**: text` says something for each case, of which a finding takes
+those that it found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+_SLOT = re.compile(r"\{(\w+)\|([^{}]*)\}")
+_CASE = re.compile(r"^- \*\*([^*]+)\*\*: ")
+
+
+def section(doc: str, heading: str) -> str:
+    """Return what stands below a heading of level two, empty without."""
+    _, _, behind = f"\n{doc}\n".partition(f"\n## {heading}\n")
+    return behind.partition("\n## ")[0].strip()
+
+
+def slots(text: str) -> list[str]:
+    """Names of the values that a text can be given."""
+    return [name for name, _ in _SLOT.findall(text)]
+
+
+def fill(text: str, values: Mapping[str, str] | None = None) -> str:
+    """Return a text with these values in it; where there is none, the words that stand for it."""
+    given = values or {}
+    return _SLOT.sub(lambda slot: given.get(slot[1], slot[2]), text)
+
+
+def cases_of(text: str) -> dict[str, str]:
+    """The cases that a text lists, each with what it says of it on one line."""
+    return {name: words for name, words in _parts(text) if name}
+
+
+def words_for(text: str, values: Mapping[str, str] | None = None, cases: Sequence[str] = ()) -> str:
+    """Return a text on one line, filled in, with what it says of these cases only. KeyError for a case unknown to it."""
+    listed = cases_of(text)
+    common = [words for name, words in _parts(text) if not name]
+    return " ".join(fill(words, values) for words in (*common, *(listed[case] for case in cases)) if words)
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """Paragraphs (without a name) and cases (with theirs), each on one line."""
+    parts = list[tuple[str, list[str]]]()
+    for line in text.splitlines():
+        if case := _CASE.match(line):
+            parts.append((case[1], [line[case.end() :]]))
+        elif not line.strip() or not parts:
+            parts.append(("", [line]))
+        else:
+            parts[-1][1].append(line)
+    return [(name, " ".join(" ".join(lines).split())) for name, lines in parts]

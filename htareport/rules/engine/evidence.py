@@ -1,0 +1,115 @@
+"""What rules see: the evidence of one rank, made in a worker, and that of all ranks, from which findings are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from htareport.algorithms.intervals import Intervals
+from htareport.rank.interval_sets import Lane
+from htareport.report.findings import Span
+from htareport.report.tables import Unit
+from htareport.report.units import text as text_of
+
+Claim: TypeAlias = Mapping[Lane, Intervals]  # What could be saved, by device and capture, in ns.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a rule saw on one rank: the time that it claims, and places to look at.
+
+    A rule that says more than that has a subclass with one field for each number that its sentences need. The fields
+    travel from workers and are kept in the cache: numbers, texts, tuples, dicts, arrays, dataclasses of these.
+    """
+
+    claim: Claim = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+E = TypeVar("E", bound=Evidence)
+
+
+@dataclass(frozen=True)
+class JobEvidence(Generic[E]):
+    """What a rule saw on all ranks, where findings are made.
+
+    `saving_by_rank` is the length of its claim in ns per step (mean over devices and steps), `step_ns` the job's mean
+    step time (of everything recorded without steps). `infers` is whether the job only infers, as far as operators tell.
+    """
+
+    by_rank: Mapping[int, E]
+    saving_by_rank: Mapping[int, float]
+    step_ns: float
+    num_ranks: int
+    has_steps: bool
+    shared: dict[str, Any] = field(default_factory=dict[str, Any])
+    infers: bool = False
+
+    @property
+    def worst_rank(self) -> int:
+        """The rank with the largest saving, the lowest of several."""
+        return min(self.by_rank, key=lambda rank: (-self.saving_by_rank.get(rank, 0.0), rank))
+
+    @property
+    def worst(self) -> E:
+        """The evidence of that rank."""
+        return self.by_rank[self.worst_rank]
+
+    @property
+    def numbers(self) -> Mapping[str, Any]:
+        """The numbers of the worst rank."""
+        return self.worst.numbers
+
+    @property
+    def max_saving_ns(self) -> float:
+        """The largest saving of any rank, ns per step."""
+        return max(self.saving_by_rank.values(), default=0.0)
+
+    @property
+    def max_saving(self) -> str:
+        """That as text."""
+        return self.time(self.max_saving_ns)
+
+    @property
+    def saving_share(self) -> float:
+        """That as a share of step time."""
+        return min(1.0, self.max_saving_ns / self.step_ns) if self.step_ns else 0.0
+
+    def time(self, ns: float) -> str:
+        """A time as text."""
+        return text_of(ns, Unit.NANOSECONDS)
+
+    def percent(self, share: float) -> str:
+        """A share as text."""
+        return text_of(share, Unit.RATIO)
+
+    @property
+    def per_step_label(self) -> str:
+        """What savings are per, as words."""
+        return "per step" if self.has_steps else "in all that was recorded"
+
+    @property
+    def window_label(self) -> str:
+        """What shares are of, as words."""
+        return "the step" if self.has_steps else "what was recorded"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of a job if advice works, where no claim of a rank says it.
+
+    `late` are ranks' collectives, as a mask over all calls that were matched, to which they come no later than the
+    others: `to_mean` than the mean of all these, else than the latest other rank. `shorter` is by how much the
+    transfer of a collective takes less, ns by place of any of its calls. `compute` is what share of a rank's compute
+    goes, by rank; below zero: comes in addition.
+    """
+
+    late: NDArray[np.bool_] | None = None
+    to_mean: bool = False
+    shorter: Mapping[int, float] = field(default_factory=dict[int, float])
+    compute: Mapping[int, float] = field(default_factory=dict[int, float])
