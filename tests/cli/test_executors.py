@@ -95,7 +95,7 @@ def test_one_process_is_this_one():
 def test_workers_end_with_a_killed_parent(tmp_path):
     code = """
 import os, time
-from htareport.executors import make_executor
+from htareport.run.executors import make_executor
 if __name__ == "__main__":
     with make_executor(2) as pool:
         print(*{future.result() for future in [pool.submit(os.getpid) for _ in range(8)]}, flush=True)

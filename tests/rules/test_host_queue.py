@@ -32,7 +32,7 @@ def test_launches_that_wait_for_room(findings):
     told = findings([FullQueue(queue=QUEUE)], ahead())["H24"]
     assert (told.severity, told.saving_ns) == ("low", None)
     assert "38 launch calls per step wait for 3.80\u202fms" in told.evidence
-    assert "20 launches before them" in told.evidence
+    assert "behind some 20 launches in the queue" in told.evidence
     assert all(span.end - span.start > 90_000 for span in told.spans)
 
 

@@ -43,7 +43,7 @@ class _Remark(_Idle):
         self.on, self.severity, self.unreliable = on, severity, unreliable
 
     def look(self, rank: Rank) -> Evidence | None:
-        return Evidence(numbers={"unreliable": self.unreliable}) if rank.rank == self.on else None
+        return Evidence(is_unreliable=self.unreliable) if rank.rank == self.on else None
 
     def tell(self, found: JobEvidence) -> Finding | None:
         return self.finding(found, "remark", severity=self.severity)

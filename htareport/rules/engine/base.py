@@ -22,7 +22,6 @@ from htareport.report.findings import Finding, Severity
 from htareport.rules.engine.evidence import Change, E, Evidence, JobEvidence
 
 SLOW_CPUS = "slow CPUs"  # Shared: ranks whose operators take more of the CPU than those of others, by rank.
-AHEAD = "ahead"  # Among a rule's numbers: how long the host waits because it is far ahead of the device, ns per step.
 
 HIGH, MEDIUM, LOW = 0.05, 0.02, 0.005  # Shares of step time from which a saving is of that severity.
 

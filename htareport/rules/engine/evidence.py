@@ -28,6 +28,8 @@ class Evidence:
 
     claim: Claim = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
+    queue_wait_ns: float = 0.0  # How long the host waits per step because it is far ahead of the device.
+    is_unreliable: bool = False  # Whether the trace does not show the device's work as it was.
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import text
 from htareport.rules.engine.attribution import without
-from htareport.rules.engine.base import AHEAD, AnyRule, Family
+from htareport.rules.engine.base import AnyRule, Family
 from htareport.rules.engine.evaluate import RankEvidence
 from htareport.rules.engine.evidence import JobEvidence
 
@@ -28,7 +28,7 @@ def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule]) -> list[
     return [
         each.rank
         for each in ranks
-        if any(each.found[code].numbers.get("unreliable") for code in quality if code in each.found)
+        if any(each.found[code].is_unreliable for code in quality if code in each.found)
     ]
 
 
@@ -73,4 +73,4 @@ def _are_ahead(job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> bool:
 
 
 def _ahead(rank: RankEvidence) -> float:
-    return max((float(each.numbers.get(AHEAD, 0.0)) for each in rank.found.values()), default=0.0)
+    return max((each.queue_wait_ns for each in rank.found.values()), default=0.0)

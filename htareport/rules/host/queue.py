@@ -1,10 +1,9 @@
-"""A rule about a host that is so far ahead that its launches wait for room in the queue."""
+"""The launch queue is full: the CPU waits for the GPU."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,59 +16,70 @@ from htareport.rank.interval_sets import joined, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rows import classify
-from htareport.rules.engine.base import AHEAD, Family, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _FULL = re.compile(r"^Command Buffer Full$")  # What CUPTI calls it.
 _LONG_NS = 20_000  # A launch call that takes less waits for nothing.
 
 
+@dataclass(frozen=True, kw_only=True)
+class FullQueueEvidence(Evidence):
+    """Launch calls that wait for room in the queue, per step; times in ns."""
+
+    waiting_calls: float
+    waiting_ns: float
+    launches_before: int  # Median, of those that have not started when a waiting call begins.
+    reported_ns: float  # For how long the driver reports a full command buffer.
+    full_share: float  # Of the windows.
+    idle_share: float
+
+
 @dataclass(frozen=True)
-class FullQueue(Rule[Evidence]):
-    """The host is so far ahead that its launch calls wait for room in the queue: the device sets the pace.
+class FullQueue(Rule[FullQueueEvidence]):
+    """The CPU is so far ahead that its launch calls wait for room in the launch queue: the GPU sets the pace.
 
     ## When it speaks
-    For at least `least` of the step launch calls are in progress that take 20 µs or more, and `ratio` times the median
-    of the others, while at least `queue` launches before them on their stream have not started; or the driver reports
-    that its command buffer is full (`overhead` rows of that name).
+    For at least `least` of the step, launch calls are in progress that take 20 µs or more and `ratio` times the median
+    of the others, while at least `queue` earlier launches on their stream have not started; or the driver reports that
+    its command buffer is full (`overhead` rows of that name).
 
     ## What it could save
-    Nothing: the host would wait elsewhere. A faster host gains nothing while the queue is full, so advice to launch
-    more at once (H1) is for information only where the host waits so for longer than the device waits for the host.
+    Nothing: the CPU would wait elsewhere. A faster CPU gains nothing while the queue is full, so advice to launch more
+    at once (H1) is rated low where the CPU waits this way for longer than the GPU waits for the CPU.
 
     ## What to do
-    Look at the kernels and at communication. A thread that loads data or checks results between launches is better off
-    in another thread or process, since it waits here. Where the device is idle at times nonetheless, something makes
-    the host stop: synchronisation, input, pauses.
+    Do not make the CPU faster: work on kernels and communication. Move other work of the launching thread, such as
+    loading data or checking results, to another thread or process. Where the GPU is idle at times nonetheless, look for
+    what stops the CPU, such as synchronisation and input.
 
     ## How to verify
-    *Blocked* in *Queue length* says how long calls wait; the step gets shorter with faster kernels only.
+    *Blocked* in *Queue length* goes down. The step gets shorter with faster kernels only.
     """
 
-    code, title, family, section = "H24", "The queue of launches is full", Family.HOST, "queue_length"
+    code, title, family, section = "H24", "The launch queue is full", Family.HOST, "queue_length"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
 
     least: float = 0.05
     queue: int = 1000
     ratio: float = 3.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> FullQueueEvidence | None:
         calls, reported = self._waiting(rank), by_lane(rank, *rows_in(rank, "overhead", _FULL))
         waits = by_lane(rank, *(calls[name].to_numpy() for name in ("ts", "end", "capture")))
         full = rank.clipped(joined(waits, reported))
         if rank.share(full) < self.least:
             return None
-        waiting = rank.clipped(waits)
-        numbers = {
-            "waiting": total(waiting) / per(rank),
-            "share": rank.share(full),
-            "calls": len(calls) / per(rank),
-            "queued": int(calls["queued"].median()) if len(calls) else 0,
-            "reported": total(rank.clipped(reported)) / per(rank),
-            "idle": rank.share(rank.idle),
-            AHEAD: total(full) / per(rank),
-        }
-        return Evidence(numbers=numbers, spans=rank.spans(full, name="the queue is full"))
+        return FullQueueEvidence(
+            waiting_calls=len(calls) / per(rank),
+            waiting_ns=total(rank.clipped(waits)) / per(rank),
+            launches_before=int(calls["queued"].median()) if len(calls) else 0,
+            reported_ns=total(rank.clipped(reported)) / per(rank),
+            full_share=rank.share(full),
+            idle_share=rank.share(rank.idle),
+            queue_wait_ns=total(full) / per(rank),
+            spans=rank.spans(full, name="the queue is full"),
+        )
 
     def _waiting(self, rank: Rank) -> pd.DataFrame:
         """Launches of kernels that take long while the queue is full: ts, end, capture, and what is `queued`."""
@@ -85,43 +95,41 @@ class FullQueue(Rule[Evidence]):
         queued = _queued(calls["ts"].to_numpy()[launch], started, lane, dur >= _LONG_NS)
         is_full = queued >= self.queue
         usual = float(np.median(dur[~is_full])) if not is_full.all() else 0.0
-        chosen = is_full & (dur >= self.ratio * usual)
-        waiting: pd.DataFrame = calls.iloc[launch[chosen]]
-        return waiting.assign(queued=queued[chosen])
+        is_waiting = is_full & (dur >= self.ratio * usual)
+        waiting: pd.DataFrame = calls.iloc[launch[is_waiting]]
+        return waiting.assign(queued=queued[is_waiting])
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank = max(job.by_rank, key=lambda each: (job.by_rank[each].numbers["share"], -each))
-        n, said = job.by_rank[rank].numbers, list[str]()
-        if n["calls"]:
-            said.append(
-                f"{n['calls']:,.3g} launch calls {job.per_step_label} wait for {job.time(n['waiting'])}, with some "
-                f"{n['queued']:,} launches before them in the queue"
+    def tell(self, job: JobEvidence[FullQueueEvidence]) -> Finding:
+        rank = max(job.by_rank, key=lambda number: (job.by_rank[number].full_share, -number))
+        worst, sentences = job.by_rank[rank], list[str]()
+        if worst.waiting_calls:
+            sentences.append(
+                f"{worst.waiting_calls:,.3g} launch calls {job.per_step_label} wait for {job.time(worst.waiting_ns)}, "
+                f"behind some {worst.launches_before:,} launches in the queue."
             )
-        if n["reported"]:
-            said.append(f"the driver reports a full command buffer for {job.time(n['reported'])} {job.per_step_label}")
-        words = "; ".join(said)
+        if worst.reported_ns:
+            reported = job.time(worst.reported_ns)
+            sentences.append(f"The driver reports a full command buffer for {reported} {job.per_step_label}.")
+        sentences.append(f"The GPU is idle for {job.percent(worst.idle_share)} of {job.window_label}.")
         return self.finding(
             job,
-            f"The host waits for room in the queue for {job.percent(n['share'])} of {job.window_label}: the GPU sets the pace",
-            evidence=f"{words[:1].upper()}{words[1:]}. The device is idle for {job.percent(n['idle'])} of {job.window_label}.",
-            advice="Do not make the host faster: work on kernels and communication. What the launching thread does "
-            "besides, such as loading data, waits here: give it to another thread or process. Where the device is "
-            "idle at times, look for what stops the host, such as synchronisation and input.",
-            verify="*Blocked* under *Queue length*; the step gets shorter with faster kernels only.",
+            f"The CPU waits for room in the launch queue for {job.percent(worst.full_share)} of {job.window_label}",
+            evidence=" ".join(sentences),
             severity=Severity.LOW,
-            spans=job.by_rank[rank].spans,
+            spans=worst.spans,
         )
 
 
 def _queued(
     launched: NDArray[np.int64], started: NDArray[np.int64], lane: NDArray[np.int64], wanted: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """How many launches before it have not started on its stream when each wanted one begins; 0 for the others."""
-    found = np.zeros(len(launched), np.int64)
+    """How many earlier launches on its stream have not started when each wanted one begins; 0 for the others."""
+    # Launches before a stamp, less starts before it, are those that still wait; each lane is sorted once.
+    queued = np.zeros(len(launched), np.int64)
     for number in unique_sorted(lane[wanted]).tolist():
-        mine = np.flatnonzero(lane == number)
-        begun, stamps = np.sort(launched[mine]), np.sort(np.maximum(started[mine], launched[mine]))
-        some = mine[wanted[mine]]
-        at = launched[some]
-        found[some] = np.searchsorted(begun, at) - np.searchsorted(stamps, at, side="right")
-    return found
+        rows = np.flatnonzero(lane == number)
+        launches, starts = np.sort(launched[rows]), np.sort(np.maximum(started[rows], launched[rows]))
+        wanted_rows = rows[wanted[rows]]
+        stamps = launched[wanted_rows]
+        queued[wanted_rows] = np.searchsorted(launches, stamps) - np.searchsorted(starts, stamps, side="right")
+    return queued
