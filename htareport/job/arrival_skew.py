@@ -1,99 +1,65 @@
-"""Who waits for whom in collectives: each rank's calls, in a worker, and what comes of them in the parent."""
+"""Who waits for whom in collectives, and what that costs on each rank."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
-from htareport.algorithms.frame_packing import join, pack
-from htareport.job.arrivals import arrival_rows, is_late, recorded_times, significant
-from htareport.rank.cached import cached_until_release
-from htareport.rank.collective_calls import Matching, call_frames, matching
-from htareport.rank.communication import awaited
-from htareport.rank.host_rows import per
-from htareport.rank.interval_sets import total
-from htareport.rank.own_work import Own, own_time
-from htareport.rank.rank import Rank
+from htareport.job.arrivals import arrival_rows, is_late, significant
+from htareport.job.matching import Matching
+from htareport.rank.collectives import RankCollectives
+from htareport.rank.own_work import OwnWork
 from htareport.rank.steps import OUTSIDE
-from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-
-STRAGGLERS = "stragglers"  # Shared: the ranks that all the others wait for.
-
-
-@cached_until_release
-def calls_of(rank: Rank) -> Evidence:
-    """A rank's collectives and own time: the evidence of every rule that compares ranks, sent once for all of them."""
-    frames = call_frames(rank)
-    frames = frames | {"times": recorded_times(rank, frames["calls"])}
-    every = per(rank)
-    numbers = {"frames": pack(frames), "own": own_time(rank), "per": every, "awaited": total(awaited(rank)) / every}
-    world = world_size_of(rank.captures[0].meta) or 1
-    return Evidence(numbers=numbers | {"world": world})
-
-
-def matched(job: JobEvidence[Any]) -> Matching:
-    """The collectives of all ranks, matched and on one clock: once for all rules, which all have them of every rank."""
-    if "matching" not in job.shared:
-        frames = join((rank, each.numbers["frames"]) for rank, each in job.by_rank.items())
-        job.shared["times"], job.shared["matching"] = frames["times"], matching(frames)
-    made: Matching = job.shared["matching"]
-    return made
 
 
 @dataclass(frozen=True)
-class Skew:
-    """Who comes when to the collectives, and what that costs.
+class ArrivalSkew:
+    """Who arrives when at the collectives, and what that costs.
 
-    `every` are the rows of arrival_rows within the steps, on the clock of the traces once aligned, with `held` (what of
-    the wait one of the stragglers `named` alone causes) and `rest`. `straggling` and `waiting` are what these cost, in
-    ns per step by rank, within what is awaited on it. `own` is each rank's own time.
+    `arrivals` are the rows of `arrival_rows` within the steps, on the clock of the traces once aligned, with `held` (the
+    part of the wait that one of the `stragglers` alone causes) and `rest`. `straggling_ns` and `waiting_ns` are what
+    these cost per step by rank, within what compute waits for there.
     """
 
-    every: pd.DataFrame
-    named: list[int]
-    per: Mapping[int, int]
-    own: Mapping[int, Own]
-    straggling: Mapping[int, float]
-    waiting: Mapping[int, float]
+    arrivals: pd.DataFrame
+    stragglers: list[int]
+    windows: Mapping[int, int]
+    own_work: Mapping[int, OwnWork]
+    straggling_ns: Mapping[int, float]
+    waiting_ns: Mapping[int, float]
 
-    def held_up(self, rank: int) -> float:
-        """For how long a straggler holds up the others, ns per step."""
-        return float(self.every.loc[self.every["rank"] == rank, "margin"].sum() / self.per[rank])
+    def delays_others_ns(self, rank: int) -> float:
+        """For how long a straggler delays the others, ns per step."""
+        return float(self.arrivals.loc[self.arrivals["rank"] == rank, "margin"].sum() / self.windows[rank])
 
-    def late_of(self, rank: int) -> pd.DataFrame:
-        """The collectives that a rank alone is late to."""
-        return self.every[is_late(self.every) & (self.every["rank"] == rank)]
-
-
-def skew_of(job: JobEvidence[Any]) -> Skew:
-    """Work it out once for all rules that ask."""
-    if "skew" not in job.shared:
-        job.shared["skew"] = _skew(job)
-        job.shared[STRAGGLERS] = job.shared["skew"].named
-    made: Skew = job.shared["skew"]
-    return made
+    def late_arrivals(self, rank: int) -> pd.DataFrame:
+        """The collectives at which a rank alone is late."""
+        return self.arrivals[is_late(self.arrivals) & (self.arrivals["rank"] == rank)]
 
 
-def _skew(job: JobEvidence[Any]) -> Skew:
-    every = arrival_rows(matched(job), job.shared["times"], 0)
-    named = significant(every)
-    every = every[every["step"] != OUTSIDE] if job.has_steps else every
-    last = every[every["last"].astype(bool) & every["rank"].isin(named)]
-    margin = every["collective"].map(last.set_index("collective")["margin"]).fillna(0)
-    every = every.assign(held=margin.where(every["wait"] > 0, 0))  # Whoever waits at all waits for the margin.
-    rest = every["wait"] - every["held"]
-    mean = rest.groupby(every["collective"]).transform("sum") / (every["ranks"] - 1)
-    every = every.assign(rest=rest)
-    numbers = {rank: each.numbers for rank, each in job.by_rank.items()}
-    divide = {rank: each["per"] for rank, each in numbers.items()}
-    most = {rank: each["awaited"] for rank, each in numbers.items()}
-    held = {rank: float(ns) for rank, ns in every.groupby("rank")["held"].sum().items()}
-    waits = {rank: float(ns) for rank, ns in rest.clip(upper=mean).groupby(every["rank"]).sum().items()}
-    straggling = {rank: min(most[rank], held.get(rank, 0.0) / divide[rank]) for rank in numbers}
-    waiting = {rank: min(most[rank] - straggling[rank], waits.get(rank, 0.0) / divide[rank]) for rank in numbers}
-    own: dict[int, Any] = {rank: each["own"] for rank, each in numbers.items()}
-    return Skew(every, named, divide, own, straggling, waiting)
+def arrival_skew(
+    matching: Matching, times: pd.DataFrame, collectives: Mapping[int, RankCollectives], *, has_steps: bool
+) -> ArrivalSkew:
+    """Compute it from the matched collectives of all ranks; `times` are the lengths of their steps."""
+    # A straggler's margin is charged to every rank that waits; of what is left, no rank is charged more than the mean.
+    arrivals = arrival_rows(matching, times, 0)
+    stragglers = significant(arrivals)
+    arrivals = arrivals[arrivals["step"] != OUTSIDE] if has_steps else arrivals
+    last = arrivals[arrivals["last"].astype(bool) & arrivals["rank"].isin(stragglers)]
+    margin = arrivals["collective"].map(last.set_index("collective")["margin"]).fillna(0)
+    arrivals = arrivals.assign(held=margin.where(arrivals["wait"] > 0, 0))  # Whoever waits at all waits for the margin.
+    rest = arrivals["wait"] - arrivals["held"]
+    mean = rest.groupby(arrivals["collective"]).transform("sum") / (arrivals["ranks"] - 1)
+    arrivals = arrivals.assign(rest=rest)
+    windows = {rank: calls.windows for rank, calls in collectives.items()}
+    awaited = {rank: calls.awaited_ns for rank, calls in collectives.items()}
+    held = {rank: float(ns) for rank, ns in arrivals.groupby("rank")["held"].sum().items()}
+    waits = {rank: float(ns) for rank, ns in rest.clip(upper=mean).groupby(arrivals["rank"]).sum().items()}
+    straggling = {rank: min(awaited[rank], held.get(rank, 0.0) / windows[rank]) for rank in collectives}
+    waiting = {
+        rank: min(awaited[rank] - straggling[rank], waits.get(rank, 0.0) / windows[rank]) for rank in collectives
+    }
+    own_work = {rank: calls.own_work for rank, calls in collectives.items()}
+    return ArrivalSkew(arrivals, stragglers, windows, own_work, straggling, waiting)

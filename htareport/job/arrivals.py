@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms.collectives import arrivals, chance
-from htareport.rank.collective_calls import Matching
-from htareport.rank.rank import Rank
+from htareport.job.matching import Matching
 from htareport.rank.steps import OUTSIDE
 
 IdentifyStragglers: TypeAlias = Callable[[pd.DataFrame], list[int]]
@@ -33,15 +32,6 @@ _ARRIVALS = (
     *("collective", "name", "process_group", "step", "rank", "ranks", "start"),
     *("lateness", "wait", "margin", "last", "transfer", "spread", "step_time"),
 )
-
-
-def recorded_times(trace: Rank, calls: pd.DataFrame) -> pd.DataFrame:
-    """Length of each step of a rank that has calls, and of all recorded as that of step -1: step, time (ns)."""
-    steps, by_capture = trace.steps, trace.device_events.groupby("capture")
-    recorded = int((by_capture["end"].max() - by_capture["ts"].min()).sum())  # The time between is none.
-    number, time = steps["number"].tolist(), (steps["end"] - steps["start"]).tolist()
-    times = pd.DataFrame({"step": [*number, OUTSIDE], "time": [*time, recorded]})
-    return times[times["step"].isin([*calls["step"], OUTSIDE])]
 
 
 def arrival_rows(found: Matching, times: pd.DataFrame, zero_ns: int) -> pd.DataFrame:

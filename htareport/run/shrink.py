@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from htareport.algorithms.frame_packing import Packed
@@ -73,9 +74,17 @@ def _sizes(summary: RankSummary) -> Mapping[tuple[str, ...], int]:
     return {names: weight(values) for names, values in together.items()}
 
 
-def _long(part: Any) -> Iterable[bytes]:
+def _long(part: Any) -> list[bytes]:
     """The bytes of a part that others may have, too."""
-    if isinstance(part, Packed):
-        return [each for each in part.long if len(each) >= _SHARED]
-    packed = [value for found in part.found.values() for value in found.numbers.values() if isinstance(value, Packed)]
-    return [each for one in packed for each in _long(one)]
+    return [data for packed in _packed_frames(part) for data in packed.long if len(data) >= _SHARED]
+
+
+def _packed_frames(value: Any) -> Iterator[Packed]:
+    """All packed frames in a value made of dataclasses, mappings and sequences."""
+    if isinstance(value, Packed):
+        yield value
+    elif is_dataclass(value):
+        yield from _packed_frames([getattr(value, item.name) for item in fields(value)])
+    elif isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _packed_frames(inner)

@@ -9,8 +9,9 @@ import pandas as pd
 
 from htareport.algorithms.collectives import Matched, arrivals
 from htareport.analyses import Analysis, Frames, Group, Job
+from htareport.job.matching import Matching, clocks_note, left_out_note, matching
 from htareport.rank.capability import Capability
-from htareport.rank.collective_calls import Matching, call_frames, clocks_note, left_out_note, matching
+from htareport.rank.collective_calls import call_frames
 from htareport.rank.collective_names import shown_names
 from htareport.rank.rank import Rank
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key

@@ -9,9 +9,10 @@ import pandas as pd
 
 from htareport.algorithms.collectives import Clocks
 from htareport.analyses import Analysis, Frames, Group, Job
-from htareport.job.arrivals import arrival_rows, held_share, is_late, recorded_times, significant
+from htareport.job.arrivals import arrival_rows, held_share, is_late, significant
+from htareport.job.matching import clocks_note, matching
 from htareport.rank.capability import Capability
-from htareport.rank.collective_calls import call_frames, clocks_note, matching
+from htareport.rank.collective_calls import call_frames, recorded_times
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.report import Better, Chart, Column, Fact, TableSpec, Unit, key

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.frame_packing import Packed, pack
-from htareport.job.arrival_skew import calls_of, skew_of
 from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.communication import awaited, kernels, sets_of
@@ -21,7 +20,6 @@ from htareport.rank.interval_sets import common, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
-from htareport.rules.communication.groups import TAKEN, transfers
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
@@ -62,8 +60,16 @@ class _Exchange(NamedTuple):
         return float((np.maximum(less, 0) * self.transfer).sum()) / max(int(self.transfer.sum()), 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExchangeEvidence(Evidence):
+    """All-to-alls of a rank: a frame `exchanges` of the first of each group, and how long compute waits for all."""
+
+    exchanges: Packed
+    waits_ns: float  # Per step and device.
+
+
 @dataclass(frozen=True)
-class UnevenExchange(Rule[Evidence]):
+class UnevenExchange(Rule[ExchangeEvidence]):
     """Ranks send or receive unequal amounts in all-to-alls, so that these take as long as for the fullest one.
 
     ## When it speaks
@@ -90,35 +96,34 @@ class UnevenExchange(Rule[Evidence]):
     ratio: float = 1.3
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ExchangeEvidence | None:
         rows = kernels(rank)
         rows = rows[rows["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         rows = rows[in_steps(rank)[rows.index.to_numpy()] & (rows["received"] >= 0).to_numpy()]
-        waits, calls = total(common(awaited(rank), sets_of(rank, rows))) / per(rank), calls_of(rank)
-        return replace(calls, numbers={**calls.numbers, "exchanges": _sent(rows), "exchange waits": waits})
+        waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank)
+        return ExchangeEvidence(exchanges=_sent(rows), waits_ns=waits)
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        skew, others = skew_of(job), job.shared.get(TAKEN, {})
-        numbers = {rank: each.numbers for rank, each in job.by_rank.items()}
-        taken = dict.fromkeys(job.by_rank, 0.0)
-        if max(each["exchange waits"] for each in numbers.values()) < self.least * job.step_ns:
-            return taken
-        for each in self._uneven(job):
-            for rank in each.ranks:
-                taken[rank] += each.excess / skew.per[rank]
-        for rank, mine in numbers.items():
-            left = mine["awaited"] - skew.straggling[rank] - skew.waiting[rank] - others.get(rank, 0.0)
-            taken[rank] = min(taken[rank], mine["exchange waits"], max(left, 0.0))
-        return taken
+    def takes(self, job: JobEvidence[ExchangeEvidence]) -> Mapping[int, float]:
+        windows = job.facts.arrival_skew.windows
+        costs = dict.fromkeys(job.by_rank, 0.0)
+        if max(evidence.waits_ns for evidence in job.by_rank.values()) < self.least * job.step_ns:
+            return costs
+        for exchange in self._uneven(job):
+            for rank in exchange.ranks:
+                costs[rank] += exchange.excess / windows[rank]
+        for rank, evidence in job.by_rank.items():
+            unexplained = job.facts.transfer_wait_ns(rank) - job.shared.slow_group_ns.get(rank, 0.0)
+            costs[rank] = min(costs[rank], evidence.waits_ns, max(unexplained, 0.0))
+        return costs
 
-    def change(self, job: JobEvidence[Any]) -> Change:
+    def change(self, job: JobEvidence[ExchangeEvidence]) -> Change:
         shares = {(each.group, each.ranks): each.share for each in self._uneven(job)}
-        every = transfers(job)
+        every = job.facts.transfers
         every = every[every["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         share = [shares.get(key, 0.0) for key in zip(every["process_group"], every["ranks"], strict=True)]
         return Change(shorter=dict(zip(every["first"].tolist(), (every["transfer"] * share).tolist(), strict=True)))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[ExchangeEvidence]) -> Finding | None:
         uneven = self._uneven(job)
         if not job.max_saving_ns or not uneven:
             return None
@@ -140,12 +145,10 @@ class UnevenExchange(Rule[Evidence]):
             spans=(),
         )
 
-    def _uneven(self, job: JobEvidence[Any]) -> list[_Exchange]:
+    def _uneven(self, job: JobEvidence[ExchangeEvidence]) -> list[_Exchange]:
         """The groups whose exchanges are uneven."""
-        if "exchanges" not in job.shared:
-            job.shared["exchanges"] = list(_exchanges(job))
-        every: list[_Exchange] = job.shared["exchanges"]
-        return [each for each in every if each.ratio >= self.ratio]
+        exchanges = job.facts.cached("exchanges", lambda: _exchanges(job))
+        return [exchange for exchange in exchanges if exchange.ratio >= self.ratio]
 
 
 def _sent(rows: pd.DataFrame) -> Packed:
@@ -158,12 +161,11 @@ def _sent(rows: pd.DataFrame) -> Packed:
     return pack({"exchanges": rows[[*_GROUP, "calls", "sent", "received", "dur"]].astype({"group_size": "int64"})})
 
 
-def _exchanges(job: JobEvidence[Any]) -> list[_Exchange]:
+def _exchanges(job: JobEvidence[ExchangeEvidence]) -> list[_Exchange]:
     """Groups of which all ranks are recorded, with as many calls on each."""
     sizes = dict[tuple[str, str, int], dict[int, NDArray[np.int64]]]()
     for rank, each in sorted(job.by_rank.items()):
-        packed: Packed = each.numbers["exchanges"]
-        for (group, members, size), mine in packed.frames()["exchanges"].groupby(_GROUP):
+        for (group, members, size), mine in each.exchanges.frames()["exchanges"].groupby(_GROUP):
             key = str(group), str(members), int(cast("int", size))
             sizes.setdefault(key, {})[rank] = mine[["calls", "sent", "received", "dur"]].to_numpy(np.int64)
     return [

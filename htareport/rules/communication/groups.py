@@ -8,12 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from htareport.algorithms.collectives import Matched, arrivals
-from htareport.job.arrival_skew import calls_of, matched, skew_of
+from htareport.job.matching import Matching
+from htareport.job.transfers import KIND, MIN_TRANSFERS, excess_by_call, medians_by_group
 from htareport.rank.capability import Capability
-from htareport.rank.collective_calls import PER_SEQ, Matching
+from htareport.rank.collective_calls import PER_SEQ
 from htareport.rank.rank import Rank
-from htareport.rank.steps import OUTSIDE
 from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import text
@@ -21,10 +20,6 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
-KIND = ["collective", "process_group", "group_size", "bytes"]
-FEWEST = 3  # Transfers of a group that say something.
-TAKEN = "taken by slow groups"  # Where other rules find what N7 has taken, by rank.
-SLOW = "slow groups"  # And the groups.
 
 
 @dataclass(frozen=True)
@@ -55,20 +50,20 @@ class SlowGroup(Rule[Evidence]):
     peer: float = 0.7
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
     def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        skew, slow = skew_of(job), self._slow(job)
-        taken = dict.fromkeys(job.by_rank, 0.0)
-        for row in slow.to_dict("records"):
+        costs = dict.fromkeys(job.by_rank, 0.0)
+        for row in self._slow(job).to_dict("records"):
             for rank in row["ranks"]:
-                left = job.by_rank[rank].numbers["awaited"] - skew.straggling[rank] - skew.waiting[rank] - taken[rank]
-                taken[rank] += min(max(left, 0.0), row["excess"] / skew.per[rank])
-        job.shared[TAKEN] = taken
-        return taken
+                unexplained = job.facts.transfer_wait_ns(rank) - costs[rank]
+                costs[rank] += min(max(unexplained, 0.0), row["excess"] / job.facts.arrival_skew.windows[rank])
+        job.shared.slow_group_ns = costs
+        return costs
 
     def change(self, job: JobEvidence[Any]) -> Change:
-        return Change(shorter=shortened(job, self._slow(job), "best"))
+        return Change(shorter=excess_by_call(job.facts.transfers, self._slow(job), "best"))
 
     def tell(self, job: JobEvidence[Any]) -> Finding | None:
         slow = self._slow(job)
@@ -93,65 +88,19 @@ class SlowGroup(Rule[Evidence]):
         )
 
     def _slow(self, job: JobEvidence[Any]) -> pd.DataFrame:
-        if SLOW not in job.shared:
-            job.shared[SLOW] = self._compared(transfers(job))
-        slow: pd.DataFrame = job.shared[SLOW]
-        return slow
+        if job.shared.slow_groups is None:
+            job.shared.slow_groups = self._compared(job.facts.transfers)
+        return job.shared.slow_groups
 
     def _compared(self, each: pd.DataFrame) -> pd.DataFrame:
         """Slow groups, the slowest first: with their share of the best one's bandwidth and excess time in all."""
         each = each[(each["bytes"] >= self.large * 2**20) & (each["transfer"] > 0)]
-        table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
-        table = table.rename(columns={"median": "transfer"})
+        table = medians_by_group(each)
         table["best"] = table.groupby(KIND)["transfer"].transform("min")
         table["share"] = table["best"] / table["transfer"]
         table["excess"] = (table["sum"] - table["size"] * table["best"]).clip(lower=0)
-        slow = table[(table["share"] < self.peer) & (table["size"] >= FEWEST)]
+        slow = table[(table["share"] < self.peer) & (table["size"] >= MIN_TRANSFERS)]
         return slow.sort_values("share", kind="stable")
-
-
-def shortened(job: JobEvidence[Any], groups: pd.DataFrame, usual: str) -> dict[int, float]:
-    """By how much transfers of some groups take longer than is usual: ns by place of a collective's first call."""
-    every = transfers(job)
-    table = every.merge(groups[[*KIND, "ranks", usual]], on=[*KIND, "ranks"])
-    more = (table["transfer"] - table[usual]).clip(lower=0)
-    return dict(zip(table["first"].tolist(), more.tolist(), strict=True))
-
-
-def transfers(job: JobEvidence[Any]) -> pd.DataFrame:
-    """All transfers, worked out once for all rules that ask: see `_transfers`."""
-    if "transfers" not in job.shared:
-        job.shared["transfers"] = _transfers(matched(job), has_steps=job.has_steps)
-    every: pd.DataFrame = job.shared["transfers"]
-    return every
-
-
-def _transfers(found: Matching, *, has_steps: bool) -> pd.DataFrame:
-    """Matched collectives of which all ranks are recorded, within steps: kind, ranks, bytes and transfer (ns).
-
-    `first` is the place of the first of its calls.
-    """
-    kinds = found.kinds.set_index("kind")
-    parts = [_rows_of(one, found, kinds) for one in found.together]
-    columns = [*KIND, "ranks", "transfer", "step", "first"]
-    every = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in columns})
-    kept: pd.DataFrame = every[every["step"] != OUTSIDE] if has_steps else every
-    return kept
-
-
-def _rows_of(one: Matched, found: Matching, kinds: pd.DataFrame) -> pd.DataFrame:
-    calls = found.calls.iloc[one.rows[:, 0]]
-    each: pd.DataFrame = kinds.loc[calls["kind"], ["collective", "process_group", "group_size"]].reset_index(drop=True)
-    whole = each["group_size"].to_numpy() == len(one.ranks)
-    made: pd.DataFrame = each.assign(
-        bytes=found.calls["bytes"].to_numpy()[one.rows].max(axis=1),
-        ranks=pd.Series([tuple(one.ranks.tolist())] * len(each), each.index, dtype=object),
-        transfer=arrivals(one, found.clocks).transfer,
-        step=calls["step"].to_numpy(),
-        first=one.rows[:, 0],
-    )
-    kept: pd.DataFrame = made[whole]
-    return kept
 
 
 @dataclass(frozen=True)
@@ -177,10 +126,11 @@ class Desynchronised(Rule[Evidence]):
     requires = _REQUIRES
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
     def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        apart = _apart(matched(job))
+        apart = _apart(job.facts.matching)
         if not len(apart):
             return None
         group, number = apart.iloc[0][["process_group", "number"]]

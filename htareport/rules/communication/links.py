@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from htareport.job.arrival_skew import calls_of, skew_of
+from htareport.job.transfers import KIND, MIN_TRANSFERS, excess_by_call, medians_by_group
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.report.units import text
-from htareport.rules.communication.groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
@@ -32,8 +31,15 @@ class _Slow(NamedTuple):
     suspects: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostEvidence(Evidence):
+    """The host of a rank, empty where the trace does not name it."""
+
+    host: str
+
+
 @dataclass(frozen=True)
-class SlowLink(Rule[Evidence]):
+class SlowLink(Rule[HostEvidence]):
     """Some groups of many move the same messages more slowly, and one rank may be in all of them.
 
     ## When it speaks
@@ -64,23 +70,20 @@ class SlowLink(Rule[Evidence]):
     least: float = 0.01
     groups: float = 4.0
 
-    def look(self, rank: Rank) -> Evidence | None:
-        calls = calls_of(rank)
-        host = next((each.host for each in rank.captures if each.host), "")
-        return replace(calls, numbers={**calls.numbers, "host": host})
+    def look(self, rank: Rank) -> HostEvidence | None:
+        return HostEvidence(host=next((capture.host for capture in rank.captures if capture.host), ""))
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        skew, others = skew_of(job), job.shared.get(TAKEN, {})
-        taken = dict.fromkeys(job.by_rank, 0.0)
+    def takes(self, job: JobEvidence[HostEvidence]) -> Mapping[int, float]:
+        costs = dict.fromkeys(job.by_rank, 0.0)
         for rank, excess in self._excess(job, self._slow(job).own).items():
-            waits = skew.straggling[rank] + skew.waiting[rank] + others.get(rank, 0.0)
-            taken[rank] = min(max(job.by_rank[rank].numbers["awaited"] - waits, 0.0), excess)
-        return taken
+            unexplained = job.facts.transfer_wait_ns(rank) - job.shared.slow_group_ns.get(rank, 0.0)
+            costs[rank] = min(max(unexplained, 0.0), excess)
+        return costs
 
-    def change(self, job: JobEvidence[Any]) -> Change:
-        return Change(shorter=shortened(job, self._slow(job).own, "middle"))
+    def change(self, job: JobEvidence[HostEvidence]) -> Change:
+        return Change(shorter=excess_by_call(job.facts.transfers, self._slow(job).own, "middle"))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[HostEvidence]) -> Finding | None:
         slow = self._slow(job)
         told = slow.groups if slow.suspects else slow.own  # A rank behind what N7 speaks of is news, too.
         if not len(told):
@@ -107,28 +110,25 @@ class SlowLink(Rule[Evidence]):
             spans=(),
         )
 
-    def _excess(self, job: JobEvidence[Any], groups: pd.DataFrame) -> dict[int, float]:
+    def _excess(self, job: JobEvidence[HostEvidence], groups: pd.DataFrame) -> dict[int, float]:
         """What transfers of groups take longer, ns per step by rank."""
-        skew, sums = skew_of(job), dict[int, float]()
+        windows, sums = job.facts.arrival_skew.windows, dict[int, float]()
         for row in groups.to_dict("records"):
             for rank in row["ranks"]:
-                sums[rank] = sums.get(rank, 0.0) + row["excess"] / skew.per[rank]
+                sums[rank] = sums.get(rank, 0.0) + row["excess"] / windows[rank]
         return sums
 
-    def _slow(self, job: JobEvidence[Any]) -> _Slow:
-        if "slow links" not in job.shared:
-            job.shared["slow links"] = self._compared(job)
-        slow: _Slow = job.shared["slow links"]
-        return slow
+    def _slow(self, job: JobEvidence[HostEvidence]) -> _Slow:
+        return job.facts.cached(self, lambda: self._compared(job))
 
-    def _compared(self, job: JobEvidence[Any]) -> _Slow:
-        table = _groups(transfers(job))
+    def _compared(self, job: JobEvidence[HostEvidence]) -> _Slow:
+        table = _groups(job.facts.transfers)
         enough = table.groupby(KIND)["transfer"].transform("size") >= self.groups
         stands_out = enough & (table["z"] > self.z)
         worth = self._excess(job, table[stands_out])
         if max(worth.values(), default=0.0) < self.least * job.step_ns:
             return _Slow(table.iloc[:0], table.iloc[:0], ())
-        others = job.shared.get(SLOW, table.iloc[:0])
+        others = table.iloc[:0] if job.shared.slow_groups is None else job.shared.slow_groups
         known = set(zip(*(others[name] for name in (*KIND, "ranks")), strict=True))
         keys = zip(*(table[name] for name in (*KIND, "ranks")), strict=True)
         also = pd.Series([each in known for each in keys], table.index, dtype=bool)
@@ -140,9 +140,8 @@ class SlowLink(Rule[Evidence]):
 def _groups(each: pd.DataFrame) -> pd.DataFrame:
     """Groups by kind: median transfer, how often, the middle of the kind, and how far each stands out from it."""
     each = each[each["transfer"] > 0]
-    table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
-    table = table.rename(columns={"median": "transfer"})
-    table = table[table["size"] >= FEWEST].reset_index(drop=True)
+    table = medians_by_group(each)
+    table = table[table["size"] >= MIN_TRANSFERS].reset_index(drop=True)
     middle = table.groupby(KIND)["transfer"].transform("median")
     away = (table["transfer"] - middle).abs().groupby([table[name] for name in KIND]).transform("median")
     scale = (_DEVIATION * away).clip(lower=_SCATTER * middle)
@@ -166,7 +165,7 @@ def _suspects(table: pd.DataFrame, slow: pd.Series[Any]) -> tuple[int, ...]:
     return tuple(sorted(found)) if all(found < each for each in sets) else ()
 
 
-def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
+def _words(row: Mapping[Any, Any], job: JobEvidence[HostEvidence]) -> str:
     what = " · ".join(filter(None, (row["collective"], row["process_group"])))
     size = f" of {text(row['bytes'], Unit.BYTES)}" if row["bytes"] >= 0 else ""
     return (
@@ -175,9 +174,9 @@ def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
     )
 
 
-def _hosts(job: JobEvidence[Any], ranks: tuple[int, ...]) -> str:
+def _hosts(job: JobEvidence[HostEvidence], ranks: tuple[int, ...]) -> str:
     """Which hosts these ranks are on, as far as the traces tell and they are few."""
-    hosts = sorted({job.by_rank[rank].numbers["host"] for rank in ranks if rank in job.by_rank})
+    hosts = sorted({job.by_rank[rank].host for rank in ranks if rank in job.by_rank})
     if not hosts or "" in hosts or len(hosts) > _SHOWN:
         return ""
     return f" {'They are' if len(ranks) > 1 else 'It is'} on {' and '.join(hosts)}."

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from htareport.algorithms import intervals
+from htareport.algorithms.frame_packing import Packed
 from htareport.algorithms.intervals import Intervals
-from htareport.job.arrival_skew import calls_of
-from htareport.job.pairs import CALLS, direct_calls, others, pipeline, waits_of
+from htareport.job.direct_waits import direct_waits
 from htareport.rank.capability import Capability
 from htareport.rank.communication import awaited, compute, first, moving, sets_of, steps_of
+from htareport.rank.direct_calls import direct_calls, other_direct_kernels, pipeline_kernels
 from htareport.rank.host_rows import per
 from htareport.rank.interval_sets import Lane, Sets, common, total
 from htareport.rank.rank import Rank
@@ -29,8 +30,19 @@ _UNEVEN = 0.1  # Of the mean: stages whose compute differs by more are unbalance
 _MOST_SPANS, _MOST_TOLD = 5, 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class BubbleEvidence(Evidence):
+    """How long a stage of a pipeline waits for others, as shares of the step, and what its schedule costs by itself."""
+
+    bubble_share: float
+    ideal_share: float
+    stages: int
+    micro_batches: float  # Per step.
+    compute_ns: float  # Per step and device.
+
+
 @dataclass(frozen=True)
-class PipelineBubble(Rule[Evidence]):
+class PipelineBubble(Rule[BubbleEvidence]):
     """Stages of a pipeline wait for each other longer than its schedule must.
 
     ## When it speaks
@@ -56,8 +68,8 @@ class PipelineBubble(Rule[Evidence]):
 
     points: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
-        rows = pipeline(rank)
+    def look(self, rank: Rank) -> BubbleEvidence | None:
+        rows = pipeline_kernels(rank)
         if not len(rows):
             return None
         received = rows[~rows["sends"].to_numpy(dtype=bool) & (rows["step"] != OUTSIDE).to_numpy()]
@@ -69,25 +81,31 @@ class PipelineBubble(Rule[Evidence]):
         bubble, claim = rank.share(waits), Sets()
         if bubble > ideal + self.points:
             claim = {lane: _beyond(rank, lane, mine, ideal) for lane, mine in waits.items()}
-        numbers = {"bubble": bubble, "ideal": ideal, "stages": stages, "batches": batches,
-                   "compute": total(compute(rank)) / per(rank)}  # fmt: skip
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name="wait for another stage"))
+        return BubbleEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name="wait for another stage"),
+            bubble_share=bubble,
+            ideal_share=ideal,
+            stages=stages,
+            micro_batches=batches,
+            compute_ns=total(compute(rank)) / per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[BubbleEvidence]) -> Finding | None:
         if not job.max_saving_ns:
             return None
-        n = job.numbers
-        times = {rank: each.numbers["compute"] for rank, each in job.by_rank.items()}
+        worst = job.worst
+        times = {rank: evidence.compute_ns for rank, evidence in job.by_rank.items()}
         least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         uneven = times[most] - times[least] > _UNEVEN * sum(times.values()) / len(times)
         ranks = tuple(sorted(rank for rank, saving in job.saving_by_rank.items() if saving))
         stages = f"rank {most} computes {job.time(times[most])} per step, rank {least} {job.time(times[least])}"
         return self.finding(
             job,
-            f"Pipeline stages wait for each other in {job.percent(n['bubble'])} of the step, where the schedule "
-            f"costs {job.percent(n['ideal'])}",
-            evidence=f"So it is on rank {job.worst_rank}: {n['batches']:.3g} micro-batches per step go through "
-            f"{n['stages']} stages, which by itself costs (p − 1)/(m + p − 1){f'; {stages}' if uneven else ''}.",
+            f"Pipeline stages wait for each other in {job.percent(worst.bubble_share)} of the step, where the schedule "
+            f"costs {job.percent(worst.ideal_share)}",
+            evidence=f"So it is on rank {job.worst_rank}: {worst.micro_batches:.3g} micro-batches per step go through "
+            f"{worst.stages} stages, which by itself costs (p − 1)/(m + p − 1){f'; {stages}' if uneven else ''}.",
             advice=("Move layers from the stages that compute longest to the others. " if uneven else "")
             + "Compare the compute of all stages, with embedding and loss; use more micro-batches, or several chunks "
             "per stage (an interleaved schedule).",
@@ -107,8 +125,16 @@ def _beyond(rank: Rank, lane: Lane, waits: Intervals, ideal: float) -> Intervals
     return np.concatenate(parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DirectEvidence(Evidence):
+    """What a rank sends to one rank and receives from one: the packed calls, and how long compute waits for them."""
+
+    calls: Packed
+    waits_ns: float  # Per step and device.
+
+
 @dataclass(frozen=True)
-class LateSends(Rule[Evidence]):
+class LateSends(Rule[DirectEvidence]):
     """A rank waits to receive what another sends late.
 
     ## When it speaks
@@ -134,24 +160,24 @@ class LateSends(Rule[Evidence]):
 
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
-        calls, rows = calls_of(rank), others(rank)
+    def look(self, rank: Rank) -> DirectEvidence | None:
+        rows = other_direct_kernels(rank)
         waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank) if len(rows) else 0.0
-        return replace(calls, numbers={**calls.numbers, CALLS: direct_calls(rank), "direct waits": waits})
+        return DirectEvidence(calls=direct_calls(rank), waits_ns=waits)
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        waits = waits_of(job).groupby("rank")["wait"].sum()
+    def takes(self, job: JobEvidence[DirectEvidence]) -> Mapping[int, float]:
+        waits = _waits(job).groupby("rank")["wait"].sum()
         taken = {
-            rank: min(float(waits.get(rank, 0)) / each.numbers["per"], each.numbers["direct waits"])
+            rank: min(float(waits.get(rank, 0)) / job.facts.collectives[rank].windows, each.waits_ns)
             for rank, each in job.by_rank.items()
         }
         return taken if max(taken.values()) >= self.least * job.step_ns else {}
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[DirectEvidence]) -> Finding | None:
         if not job.max_saving_ns:
             return None
-        waits = waits_of(job)
-        every = {rank: each.numbers["per"] for rank, each in job.by_rank.items()}
+        waits = _waits(job)
+        every = {rank: calls.windows for rank, calls in job.facts.collectives.items()}
         pairs = waits.groupby(["rank", "peer"])["wait"].agg(["sum", "size"]).reset_index()
         pairs["sum"] = pairs["sum"] / pairs["rank"].map(every)
         pairs = pairs[pairs["sum"] > 0].sort_values("sum", ascending=False, kind="stable").head(_MOST_TOLD)
@@ -172,7 +198,12 @@ class LateSends(Rule[Evidence]):
         )
 
 
-def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
+def _waits(job: JobEvidence[DirectEvidence]) -> pd.DataFrame:
+    packed = {rank: evidence.calls for rank, evidence in job.by_rank.items()}
+    return job.facts.cached("direct waits", lambda: direct_waits(job.facts, packed))
+
+
+def _words(row: Mapping[Any, Any], job: JobEvidence[DirectEvidence]) -> str:
     time, calls = job.time(row["sum"]), counted(row["size"], "call")
     return f"rank {row['rank']:.0f} waits {time} {job.per_step_label} for rank {row['peer']:.0f} to send ({calls})"
 

@@ -14,13 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from htareport.job.arrival_skew import calls_of, skew_of
+from htareport.job.transfers import KIND, MIN_TRANSFERS, excess_by_call, medians_by_group
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
-from htareport.rules.communication.groups import FEWEST, KIND, SLOW, TAKEN, shortened, transfers
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
@@ -68,29 +67,24 @@ class FallingBandwidth(Rule[Evidence]):
     least: float = 0.01
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        skew, others = skew_of(job), job.shared.get(TAKEN, {})
+    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+        windows, others = job.facts.arrival_skew.windows, job.shared.slow_group_ns
         sums = dict.fromkeys(job.by_rank, 0.0)
         for row in self._slow(job).to_dict("records"):
             for rank in row["ranks"]:
-                sums[rank] += row["excess"] / skew.per[rank]
+                sums[rank] += row["excess"] / windows[rank]
         return {
-            rank: min(excess, max(self._waits(job, rank) - others.get(rank, 0.0), 0.0)) for rank, excess in sums.items()
+            rank: min(excess, max(job.facts.transfer_wait_ns(rank) - others.get(rank, 0.0), 0.0))
+            for rank, excess in sums.items()
         }
 
-    @staticmethod
-    def _waits(job: JobEvidence[Any], rank: int) -> float:
-        """For how long compute waits for bytes that move, ns per step."""
-        skew = skew_of(job)
-        awaited: float = job.by_rank[rank].numbers["awaited"]
-        return awaited - skew.straggling[rank] - skew.waiting[rank]
+    def change(self, job: JobEvidence[Evidence]) -> Change:
+        return Change(shorter=excess_by_call(job.facts.transfers, self._slow(job), "usual"))
 
-    def change(self, job: JobEvidence[Any]) -> Change:
-        return Change(shorter=shortened(job, self._slow(job), "usual"))
-
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
         slow = self._slow(job)
         if not job.max_saving_ns or not len(slow):
             return None
@@ -112,32 +106,28 @@ class FallingBandwidth(Rule[Evidence]):
             spans=(),
         )
 
-    def _slow(self, job: JobEvidence[Any]) -> pd.DataFrame:
-        if "falling bandwidth" not in job.shared:
-            job.shared["falling bandwidth"] = self._compared(job)
-        slow: pd.DataFrame = job.shared["falling bandwidth"]
-        return slow
+    def _slow(self, job: JobEvidence[Evidence]) -> pd.DataFrame:
+        return job.facts.cached(self, lambda: self._compared(job))
 
-    def _compared(self, job: JobEvidence[Any]) -> pd.DataFrame:
+    def _compared(self, job: JobEvidence[Evidence]) -> pd.DataFrame:
         """Sizes of groups that are slow, those that cost most first: with their excess in all, and the `usual` time."""
-        each = transfers(job)
+        each = job.facts.transfers
         each = each[(each["bytes"] > 0) & (each["transfer"] > 0)]
-        table = each.groupby([*KIND, "ranks"], sort=True)["transfer"].agg(["median", "size", "sum"]).reset_index()
-        table = table.rename(columns={"median": "transfer"})
-        table = table[table["size"] >= FEWEST].sort_values([*_GROUP, "bytes"], kind="stable", ignore_index=True)
+        table = medians_by_group(each)
+        table = table[table["size"] >= MIN_TRANSFERS].sort_values([*_GROUP, "bytes"], kind="stable", ignore_index=True)
         table["rate"] = table["bytes"] / table["transfer"]
         best = [self._best(mine) for _, mine in table.groupby(_GROUP, sort=False)]
         table = table.assign(best=np.concatenate(best) if best else np.zeros(0))
         table["share"] = (table["rate"] / table["best"]).where(table["best"] > 0, np.inf)
         slow = table[(table["bytes"] >= self.large * 2**20) & (table["share"] < self.peer)]
-        if SLOW in job.shared:
-            known = pd.MultiIndex.from_frame(job.shared[SLOW][[*KIND, "ranks"]])
+        if job.shared.slow_groups is not None:
+            known = pd.MultiIndex.from_frame(job.shared.slow_groups[[*KIND, "ranks"]])
             slow = slow[~pd.MultiIndex.from_frame(slow[[*KIND, "ranks"]]).isin(known)]
         slow = slow.assign(usual=slow["bytes"] / slow["best"])
         slow = slow.assign(excess=(slow["sum"] - slow["size"] * slow["usual"]).clip(lower=0))
-        per = skew_of(job).per
+        windows = job.facts.arrival_skew.windows
         costs = [
-            excess / min(per[rank] for rank in ranks)
+            excess / min(windows[rank] for rank in ranks)
             for excess, ranks in zip(slow["excess"], slow["ranks"], strict=True)
         ]
         enough = max(costs, default=0.0) >= self.least * job.step_ns
@@ -152,6 +142,6 @@ class FallingBandwidth(Rule[Evidence]):
         return found
 
 
-def _words(row: Mapping[Any, Any], job: JobEvidence[Any]) -> str:
+def _words(row: Mapping[Any, Any], job: JobEvidence[Evidence]) -> str:
     took, usual = job.time(row["transfer"]), job.time(row["usual"])
     return f"{text(row['bytes'], Unit.BYTES)} take {took}, at the rate of smaller ones {usual}"

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from htareport.job.arrival_skew import Skew, calls_of, matched, skew_of
+from htareport.job.arrival_skew import ArrivalSkew
 from htareport.job.arrivals import is_late
+from htareport.job.own_work import Difference, difference
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import short
 from htareport.rank.idle import Cause
-from htareport.rank.own_work import COPIES, HOST, MORE, SLOWER, Difference, difference
+from htareport.rank.own_work import COPIES, HOST, MORE, SLOWER
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.report.findings import Finding, Span
 from htareport.report.number_lists import listed as numbers
 from htareport.report.units import counted
-from htareport.rules.engine.base import SLOW_CPUS, Family, Rule, severity_of
+from htareport.rules.engine.base import Family, Rule, severity_of
 from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
@@ -52,28 +53,31 @@ class Straggler(Rule[Evidence]):
     takes_from, confidence = "N1", "high"
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        return skew_of(job).straggling
+    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+        return job.facts.arrival_skew.straggling_ns
 
-    def change(self, job: JobEvidence[Any]) -> Change:
-        return Change(late=np.isin(matched(job).calls["rank"].to_numpy(), skew_of(job).named))
+    def change(self, job: JobEvidence[Evidence]) -> Change:
+        return Change(late=np.isin(job.facts.matching.calls["rank"].to_numpy(), job.facts.arrival_skew.stragglers))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        skew = skew_of(job)
-        if not skew.named:
+    def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
+        skew = job.facts.arrival_skew
+        if not skew.stragglers:
             return None
-        named = skew.named[:_MOST_NAMED]
+        named = skew.stragglers[:_MOST_NAMED]
         # What is waited for, where that is known: lateness alone counts again at each collective that hides it.
         held = (
-            [job.max_saving_ns or skew.held_up(named[0])] if len(named) == 1 else [skew.held_up(rank) for rank in named]
+            [job.max_saving_ns or skew.delays_others_ns(named[0])]
+            if len(named) == 1
+            else [skew.delays_others_ns(rank) for rank in named]
         )
         costs = " and ".join(map(job.time, held))
         cause = cause_of(job, named[0], _EXPLAINS)
         return self.finding(
             job,
-            f"{_ranks(skew.named)} the others for {costs} {job.per_step_label}",
+            f"{_ranks(skew.stragglers)} the others for {costs} {job.per_step_label}",
             evidence=" ".join(_evidence(skew, rank, job) for rank in named),
             advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
             if cause
@@ -81,7 +85,7 @@ class Straggler(Rule[Evidence]):
             assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
             "nothing, and is not counted.",
             verify="*Holds up* under *Stragglers* goes down.",
-            ranks=tuple(sorted(skew.named)),
+            ranks=tuple(sorted(skew.stragglers)),
             spans=_spans(skew, job),
         )
 
@@ -98,10 +102,10 @@ def _ranks(named: list[int]) -> str:
     return f"Ranks {numbers(named)} hold up" if len(named) > 1 else f"Rank {named[0]} holds up"
 
 
-def _evidence(skew: Skew, rank: int, job: JobEvidence[Any]) -> str:
-    late, there = skew.late_of(rank), (skew.every["rank"] == rank).sum()
+def _evidence(skew: ArrivalSkew, rank: int, job: JobEvidence[Evidence]) -> str:
+    late, there = skew.late_arrivals(rank), (skew.arrivals["rank"] == rank).sum()
     what = late.groupby(["name", "process_group"])["margin"].sum().sort_values(ascending=False, kind="stable").index[0]
-    others = skew.every[is_late(skew.every) & (skew.every["rank"] != rank)]
+    others = skew.arrivals[is_late(skew.arrivals) & (skew.arrivals["rank"] != rank)]
     next_most = int(others["rank"].value_counts().max()) if len(others) else 0
     more = f"more than {next_most}" if next_most else "any"
     return (
@@ -110,10 +114,10 @@ def _evidence(skew: Skew, rank: int, job: JobEvidence[Any]) -> str:
     )
 
 
-def _spans(skew: Skew, job: JobEvidence[Any]) -> tuple[Span, ...]:
+def _spans(skew: ArrivalSkew, job: JobEvidence[Evidence]) -> tuple[Span, ...]:
     """Where the stragglers come latest, on their own clocks: from the second-latest rank's start to theirs."""
-    offset = job.shared["matching"].clocks.offset
-    rows = skew.every[skew.every["rank"].isin(skew.named) & (skew.every["margin"] > 0)]
+    offset = job.facts.matching.clocks.offset
+    rows = skew.arrivals[skew.arrivals["rank"].isin(skew.stragglers) & (skew.arrivals["margin"] > 0)]
     rows = rows.sort_values("margin", ascending=False, kind="stable").head(_MOST_SPANS)
     return tuple(_span(row, offset.get(row["rank"], 0)) for row in rows.to_dict("records"))
 
@@ -125,16 +129,16 @@ def _span(row: Mapping[Any, Any], offset: int) -> Span:
     )
 
 
-def cause_of(job: JobEvidence[Any], rank: int, least: float) -> Difference | None:
+def cause_of(job: JobEvidence[Evidence], rank: int, least: float) -> Difference | None:
     """In what a straggler differs from the others, where that explains as much of what it holds up."""
-    skew = skew_of(job)
-    made = difference(skew.own, rank)
-    return made if made.more >= least * _waited(skew, rank) > 0 else None
+    skew = job.facts.arrival_skew
+    made = difference(skew.own_work, rank)
+    return made if made.more_ns >= least * _waited(skew, rank) > 0 else None
 
 
-def _waited(skew: Skew, rank: int) -> float:
+def _waited(skew: ArrivalSkew, rank: int) -> float:
     """For how long others wait for a straggler. Its lateness alone counts again at each collective that hides it."""
-    lateness, waited = skew.held_up(rank), max(skew.straggling.values(), default=0.0)
+    lateness, waited = skew.delays_others_ns(rank), max(skew.straggling_ns.values(), default=0.0)
     return min(lateness, waited) if waited else lateness
 
 
@@ -164,18 +168,21 @@ class StragglerCause(Rule[Evidence]):
     explains: float = _EXPLAINS
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        skew = skew_of(job)
-        causes = {rank: cause for rank in skew.named[:_MOST_NAMED] if (cause := cause_of(job, rank, self.explains))}
+    def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
+        skew = job.facts.arrival_skew
+        causes = {
+            rank: cause for rank in skew.stragglers[:_MOST_NAMED] if (cause := cause_of(job, rank, self.explains))
+        }
         if not causes:
             return None
         rank, cause = next(iter(causes.items()))
-        share = max(skew.straggling.values()) / job.step_ns if job.step_ns else 0.0
+        share = max(skew.straggling_ns.values()) / job.step_ns if job.step_ns else 0.0
         usual = "than the median of the other ranks"
         evidence = [
-            f"Rank {each}: {job.time(it.more)} more {_words(it)} {job.per_step_label} {usual}, while it holds up the others "
+            f"Rank {each}: {job.time(it.more_ns)} more {_words(it)} {job.per_step_label} {usual}, while it holds up the others "
             f"for {job.time(_waited(skew, each))}. {_details(it, job)}{_of_cpu(it, each, job)}{_same(it)}".strip()
             for each, it in causes.items()
         ]
@@ -223,24 +230,24 @@ def _words(cause: Difference) -> str:
     return _WORDS.get(cause.cause, f"idle time in {cause.cause}")
 
 
-def _reason(cause: Difference, job: JobEvidence[Any]) -> str:
-    n = cause.numbers
-    if cause.cause == SLOWER:
-        return f"its kernels take {n['ratio']:.2f}× as long"
-    if cause.cause == MORE:
-        return f"it runs {n['count']:,.0f} kernels {job.per_step_label}, the others {n['usual_count']:,.0f}"
-    return f"{_BRIEFLY[cause.cause]}: {job.time(cause.more)} more {job.per_step_label}"
+def _reason(cause: Difference, job: JobEvidence[Evidence]) -> str:
+    kernels = cause.compute
+    if kernels and cause.cause == SLOWER:
+        return f"its kernels take {kernels.ratio:.2f}× as long"
+    if kernels:
+        return f"it runs {kernels.count:,.0f} kernels {job.per_step_label}, the others {kernels.usual_count:,.0f}"
+    return f"{_BRIEFLY[cause.cause]}: {job.time(cause.more_ns)} more {job.per_step_label}"
 
 
-def _details(cause: Difference, job: JobEvidence[Any]) -> str:
-    n = cause.numbers
-    if cause.cause == SLOWER and n["alike"]:
+def _details(cause: Difference, job: JobEvidence[Evidence]) -> str:
+    kernels = cause.compute
+    if kernels and cause.cause == SLOWER and kernels.is_even:
         return "All kinds of kernels are slower alike."
-    if cause.cause in {SLOWER, MORE}:
-        name, more, count, usual = n["slowest" if cause.cause == SLOWER else "further"]
-        calls = f"{counted(count, 'call')} (the others {usual:,.3g})"
-        return f"Most of it is `{short(name)}`: {job.time(more)} more in {calls}."
-    names = [f"`{name}` {job.time(time)}" for name, time in n["names"]]
+    if kernels:
+        kernel = kernels.slowest if cause.cause == SLOWER else kernels.additional
+        calls = f"{counted(kernel.calls, 'call')} (the others {kernel.usual_calls:,.3g})"
+        return f"Most of it is `{short(kernel.name)}`: {job.time(kernel.more_ns)} more in {calls}."
+    names = [f"`{name}` {job.time(time)}" for name, time in cause.names]
     return f"It fills idle time with {', '.join(names)}." if names else ""
 
 
@@ -249,19 +256,19 @@ def _same(cause: Difference) -> str:
     return " What findings say of that time on this rank is no further saving." if cause.cause in _CAUSES else ""
 
 
-def _of_cpu(cause: Difference, rank: int, job: JobEvidence[Any]) -> str:
+def _of_cpu(cause: Difference, rank: int, job: JobEvidence[Evidence]) -> str:
     """What another finding says of the rank's CPU, where the host is the cause."""
-    slow = job.shared.get(SLOW_CPUS, {}).get(rank) if cause.cause == HOST else None
-    if slow is None:
+    ratio = job.shared.cpu_time_ratio.get(rank) if cause.cause == HOST else None
+    if ratio is None:
         return ""
-    times = f"{slow.time / slow.usual:.2g} times"
+    times = f"{ratio:.2g} times"
     return f" Its operators take {times} the CPU time of its host's other ranks, which has a finding of its own."
 
 
 def _advice(cause: Difference) -> str:
     if cause.cause != SLOWER:
         return _ADVICE[cause.cause]
-    if cause.numbers["alike"]:
+    if cause.compute and cause.compute.is_even:
         return (
             "The device itself is slower: compare clocks, power limit, temperature, ECC errors and what else runs on "
             "it (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`), and try another one."

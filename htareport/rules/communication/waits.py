@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from htareport.job.arrival_skew import Skew, calls_of, matched, skew_of
+from htareport.job.arrival_skew import ArrivalSkew
 from htareport.rank.capability import Capability
-from htareport.rank.own_work import kernels_of
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.report.findings import Finding, Span
@@ -52,35 +51,36 @@ class SkewDominates(Rule[Evidence]):
     least: float = 0.02
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
-        skew = skew_of(job)
-        kinds = waiting_kinds(skew.every, self.waiting)
-        share = float(kinds["rest"].sum() / skew.every["rest"].sum()) if len(kinds) else 0.0
+    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+        skew = job.facts.arrival_skew
+        kinds = waiting_kinds(skew.arrivals, self.waiting)
+        share = float(kinds["rest"].sum() / skew.arrivals["rest"].sum()) if len(kinds) else 0.0
         uneven = uneven_compute(job)
-        taken = {rank: share * max(wait - uneven.get(rank, 0.0), 0.0) for rank, wait in skew.waiting.items()}
+        taken = {rank: share * max(wait - uneven.get(rank, 0.0), 0.0) for rank, wait in skew.waiting_ns.items()}
         return taken if max(taken.values()) >= self.least * job.step_ns else {}
 
-    def change(self, job: JobEvidence[Any]) -> Change | None:
+    def change(self, job: JobEvidence[Evidence]) -> Change | None:
         if uneven_compute(job):
             return None  # It is not known which of the waits these are.
-        skew, matching = skew_of(job), matched(job)
+        skew, matching = job.facts.arrival_skew, job.facts.matching
         chosen = matching.kinds.set_index(["collective", "process_group"]).index.isin(
-            waiting_kinds(skew.every, self.waiting).index
+            waiting_kinds(skew.arrivals, self.waiting).index
         )
         calls = matching.calls
-        late = calls["kind"].isin(matching.kinds["kind"][chosen]) & ~calls["rank"].isin(skew.named)
+        late = calls["kind"].isin(matching.kinds["kind"][chosen]) & ~calls["rank"].isin(skew.stragglers)
         return Change(late=late.to_numpy(), to_mean=True)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
         if not job.max_saving_ns:
             return None
-        skew = skew_of(job)
-        kinds = waiting_kinds(skew.every, self.waiting)
+        skew = job.facts.arrival_skew
+        kinds = waiting_kinds(skew.arrivals, self.waiting)
         longest = _longest(skew)
         where = "; ".join(_words(row, job) for row in longest[:_MOST_TOLD])
-        several = skew.every["collective"].nunique() > 1
+        several = skew.arrivals["collective"].nunique() > 1
         return self.finding(
             job,
             f"Ranks wait for each other in collectives, {job.max_saving} {job.per_step_label}: it is not the network",
@@ -119,23 +119,23 @@ def _kinds_words(kinds: pd.DataFrame) -> str:
     return ", ".join(names) + (" and others" if len(kinds) > _MOST_TOLD else "")
 
 
-def _longest(skew: Skew) -> list[dict[str, Any]]:
+def _longest(skew: ArrivalSkew) -> list[dict[str, Any]]:
     """The longest waits, one of each collective: its row, and the rank that starts last."""
-    rows = skew.every.sort_values(["wait", "collective", "rank"], ascending=[False, True, True])
+    rows = skew.arrivals.sort_values(["wait", "collective", "rank"], ascending=[False, True, True])
     rows = rows[rows["wait"] > 0].drop_duplicates("collective").head(_MOST_SPANS)
-    last = skew.every[skew.every["last"].astype(bool)].set_index("collective")["rank"]
+    last = skew.arrivals[skew.arrivals["last"].astype(bool)].set_index("collective")["rank"]
     return rows.assign(late=rows["collective"].map(last)).to_dict("records")  # type: ignore[return-value]
 
 
-def _words(row: Mapping[str, Any], job: JobEvidence[Any]) -> str:
+def _words(row: Mapping[str, Any], job: JobEvidence[Evidence]) -> str:
     what = " · ".join(part for part in (row["name"], row["process_group"]) if part)
     step = f" of step {row['step']}" if row["step"] != OUTSIDE else ""
     return f"{job.time(float(row['wait']))} of rank {row['rank']} for rank {row['late']}, at {what}{step}"
 
 
-def _span(row: Mapping[str, Any], job: JobEvidence[Any]) -> Span:
+def _span(row: Mapping[str, Any], job: JobEvidence[Evidence]) -> Span:
     """The wait, on the clock of who waits."""
-    start = int(row["start"]) + matched(job).clocks.offset.get(row["rank"], 0)
+    start = int(row["start"]) + job.facts.matching.clocks.offset.get(row["rank"], 0)
     step = None if row["step"] == OUTSIDE else int(row["step"])
     return Span(int(row["rank"]), start, start + int(row["wait"]), str(row["name"]), step)
 
@@ -166,22 +166,25 @@ class UnevenCompute(Rule[Evidence]):
     spread: float = 0.05
 
     def look(self, rank: Rank) -> Evidence | None:
-        return calls_of(rank)
+        del rank  # What is said of it stands in the facts of the job.
+        return Evidence()
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         return uneven_compute(job, self.spread)
 
-    def change(self, job: JobEvidence[Any]) -> Change:
-        times = compute_times(skew_of(job))
+    def change(self, job: JobEvidence[Evidence]) -> Change:
+        times = compute_times(job.facts.arrival_skew)
         mean = sum(times.values()) / len(times)
         return Change(compute={rank: 1 - mean / time for rank, time in times.items() if time})
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
         if not job.max_saving_ns:
             return None
-        times = compute_times(skew_of(job))
+        times = compute_times(job.facts.arrival_skew)
         least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        kernels = {rank: float(kernels_of(skew_of(job).own[rank])["count"].sum()) for rank in (least, most)}
+        kernels = {
+            rank: float(job.facts.arrival_skew.own_work[rank].kernel_table()["count"].sum()) for rank in (least, most)
+        }
         mean = sum(times.values()) / len(times)
         return self.finding(
             job,
@@ -198,25 +201,24 @@ class UnevenCompute(Rule[Evidence]):
         )
 
 
-def compute_times(skew: Skew) -> dict[int, float]:
+def compute_times(skew: ArrivalSkew) -> dict[int, float]:
     """Compute per step of each rank that takes part in matched collectives, ns."""
-    there = set(skew.every["rank"])
-    return {rank: own["compute"] for rank, own in skew.own.items() if rank in there}
+    there = set(skew.arrivals["rank"])
+    return {rank: work.compute_ns for rank, work in skew.own_work.items() if rank in there}
 
 
-def uneven_compute(job: JobEvidence[Any], spread: float = 0.05) -> Mapping[int, float]:
+def uneven_compute(job: JobEvidence[Evidence], spread: float = 0.05) -> Mapping[int, float]:
     """What waits are due to unequal compute, ns per step by rank.
 
     Nothing where a straggler is named, or only some of the ranks are recorded: others may have more or less.
     """
-    skew = skew_of(job)
+    skew = job.facts.arrival_skew
     times = compute_times(skew)
-    world = max(each.numbers["world"] for each in job.by_rank.values())
-    if skew.named or not times or len(times) < world / 2:
+    if skew.stragglers or not times or len(times) < job.facts.world_size / 2:
         return {}
     mean, apart = sum(times.values()) / len(times), max(times.values()) - min(times.values())
-    error = math.sqrt(sum(skew.own[rank]["error"] ** 2 for rank in times) / len(times))
+    error = math.sqrt(sum(skew.own_work[rank].compute_error_ns ** 2 for rank in times) / len(times))
     by_chance = (2 + 2 * math.sqrt(2 * math.log(len(times)))) * error  # Hardly any range of so many means is larger.
     if apart <= max(spread * mean, by_chance):
         return {}
-    return {rank: min(skew.waiting[rank], max(times.values()) - mean) for rank in times}
+    return {rank: min(skew.waiting_ns[rank], max(times.values()) - mean) for rank in times}

@@ -21,8 +21,6 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rules.engine.evidence import Change, E, Evidence, JobEvidence
 
-SLOW_CPUS = "slow CPUs"  # Shared: ranks whose operators take more of the CPU than those of others, by rank.
-
 HIGH, MEDIUM, LOW = 0.05, 0.02, 0.005  # Shares of step time from which a saving is of that severity.
 
 

@@ -14,16 +14,16 @@ from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.frame_packing import Packed, pack
 from htareport.algorithms.intervals import EMPTY, Intervals
-from htareport.job.arrival_skew import calls_of
 from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.collective_calls import call_frames
+from htareport.rank.collectives import collectives_of
 from htareport.rank.communication import awaited, compute, kernels
 from htareport.rank.interval_sets import Lane
 from htareport.rank.launch_links import UNLINKED
 from htareport.rank.rank import Rank
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.evidence import Claim, Evidence
+from htareport.rules.engine.evidence import Claim
 
 Ints = NDArray[np.int64]
 
@@ -64,7 +64,6 @@ class Moves:
     row here.
     """
 
-    calls: Evidence
     rows: NDArray[np.int32]
     on_stream: NDArray[np.int16]
     slack: NDArray[np.int32]
@@ -84,7 +83,6 @@ class Moves:
 class PackedMoves:
     """Moves as few bytes."""
 
-    calls: Evidence
     frames: Packed
     begin: int
     codes: tuple[str, ...]
@@ -99,7 +97,7 @@ class PackedMoves:
             pieces: Pieces = getattr(moves, name)
             columns = {"place": pieces.place, "code": pieces.code, "ns": pieces.ns}
             frames[name] = pd.DataFrame({column: values.astype(np.int64) for column, values in columns.items()})
-        return cls(moves.calls, pack(frames), moves.begin, moves.codes, moves.unknown)
+        return cls(pack(frames), moves.begin, moves.codes, moves.unknown)
 
     def unpacked(self) -> Moves:
         """Return them."""
@@ -108,7 +106,7 @@ class PackedMoves:
         steps, ends = (tuple(frames["steps"][name].tolist()) for name in ("number", "end"))
         own, stalled, computed = (_as_pieces(frames[name]) for name in _CLAIMED)
         return Moves(
-            self.calls, **calls, steps=steps, begin=self.begin, ends=ends, codes=self.codes, own=own, stalled=stalled,
+            **calls, steps=steps, begin=self.begin, ends=ends, codes=self.codes, own=own, stalled=stalled,
             compute=computed, unknown=self.unknown,
         )  # fmt: skip
 
@@ -128,7 +126,6 @@ def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
     """What a rank can say; else why it cannot, as words."""
     if Capability.COMM not in rank.capabilities:
         return NO_COLLECTIVES
-    calls = calls_of(rank)
     if len({device for device, _ in rank.lanes}) != 1:
         return SEVERAL_DEVICES
     steps = _steps(rank)
@@ -137,7 +134,7 @@ def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
     lane: Lane = (rank.lanes[0][0], int(steps["capture"].iloc[0]))
     if lane not in rank.lanes:
         return NO_COLLECTIVES
-    return _Recorded(rank, lane, calls).moves(steps, {code: sets.get(lane, EMPTY) for code, sets in claims.items()})
+    return _Recorded(rank, lane).moves(steps, {code: sets.get(lane, EMPTY) for code, sets in claims.items()})
 
 
 def scaled(packed: PackedMoves, code: str, share: float) -> PackedMoves:
@@ -174,8 +171,8 @@ def _steps(rank: Rank) -> pd.DataFrame:
 class _Recorded:
     """The communication kernels of a lane, in order of their ends, and when compute waits for each."""
 
-    def __init__(self, rank: Rank, lane: Lane, calls: Evidence) -> None:
-        self.calls, self.awaited = calls, awaited(rank).get(lane, EMPTY)
+    def __init__(self, rank: Rank, lane: Lane) -> None:
+        self.awaited = awaited(rank).get(lane, EMPTY)
         self.compute = compute(rank).get(lane, EMPTY)
         rows = kernels(rank)
         rows = rows[(rows["device"] == lane[0]).to_numpy() & (rows["capture"] == lane[1]).to_numpy()]
@@ -203,7 +200,7 @@ class _Recorded:
         waits = [intervals.intersection(claims[code], self.awaited) for code in codes]
         stalled = [intervals.covered(wait, self.since[mine], self.end[mine]) for wait in waits]
         return Moves(
-            self.calls, self.row[mine].astype(np.int32), on_stream, _small(slack), _small(queued), stall[mine],
+            self.row[mine].astype(np.int32), on_stream, _small(slack), _small(queued), stall[mine],
             tuple(steps["number"].tolist()[:number]), begin, tuple(ends.tolist()), codes,
             _pieces(own, carry=True), _pieces(stalled, carry=False),
             _pieces([_between(self.compute, begin, points)], carry=True, entries=_MOST_OF_COMPUTE),
@@ -212,7 +209,7 @@ class _Recorded:
 
     def _num_steps(self, ends_of_calls: Ints, ends: Ints) -> int:
         """How many steps hold no more calls than are told, and are no more than that; at least one."""
-        world = int(self.calls.numbers["world"])
+        world = collectives_of(self.place[0]).world_size
         most = min(at_most(_MOST_CALLS), max(_FEWEST_CALLS, _MOST_CALLS_IN_ALL // max(world, 1)))
         counts = np.searchsorted(ends_of_calls, ends, side="right")
         return max(1, min(most, int((counts <= most).sum())))

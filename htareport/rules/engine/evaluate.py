@@ -12,6 +12,8 @@ import pandas as pd
 
 from htareport.algorithms.frame_packing import Packed, pack
 from htareport.algorithms.intervals import EMPTY, Intervals
+from htareport.rank.capability import Capability
+from htareport.rank.collectives import RankCollectives, collectives_of
 from htareport.rank.rank import Rank
 from htareport.rank.training import infers
 from htareport.rules.engine.base import AnyRule
@@ -39,6 +41,7 @@ class RankEvidence:
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
     moves: PackedMoves | str = ""
+    collectives: RankCollectives | None = None  # None without communication.
     is_alone: bool = False  # Whether it is the job's only rank, with one device: nobody waits for it.
     infers: bool = False  # Whether it only infers, as far as operators tell.
 
@@ -70,7 +73,12 @@ def evaluate_rank(rank: Rank, rules: Sequence[AnyRule], every: int = 1) -> RankE
     made.whole = rank.whole / max(len({device for device, _ in rank.lanes}), 1)
     made.idle = rank.share(rank.idle)
     made.pieces = _pieces(made.found, rank)
-    made.moves = _moves(made.found, rank)
+    try:
+        if Capability.COMM in rank.capabilities:
+            made.collectives = collectives_of(rank)
+        made.moves = _moves(made.found, rank)
+    except Exception as error:  # noqa: BLE001  it costs what is said of several ranks
+        made.moves = f"its collectives could not be followed: {type(error).__name__}: {error}"
     made.is_alone, made.infers = is_alone(rank), infers(rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
     rank.release()  # Some of it refers to the rank, which would keep the events alive.
@@ -78,11 +86,8 @@ def evaluate_rank(rank: Rank, rules: Sequence[AnyRule], every: int = 1) -> RankE
 
 
 def _moves(found: dict[str, Evidence], rank: Rank) -> PackedMoves | str:
-    try:
-        moves = moves_of(rank, {code: evidence.claim for code, evidence in found.items()})
-        return moves if isinstance(moves, str) else PackedMoves.of(moves)
-    except Exception as error:  # noqa: BLE001  it costs only the answer to what if
-        return f"its collectives could not be followed: {type(error).__name__}: {error}"
+    moves = moves_of(rank, {code: evidence.claim for code, evidence in found.items()})
+    return moves if isinstance(moves, str) else PackedMoves.of(moves)
 
 
 def _pieces(found: dict[str, Evidence], rank: Rank) -> dict[tuple[str, ...], float]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
+from htareport.job.facts import JobFacts
 from htareport.rank.interval_sets import Lane
 from htareport.report.findings import Span
 from htareport.report.tables import Unit
@@ -33,6 +35,15 @@ class Evidence:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass
+class Shared:
+    """What rules leave for those that are asked after them, where findings are made."""
+
+    slow_groups: pd.DataFrame | None = None  # Process groups that move bytes more slowly than their peers,
+    slow_group_ns: dict[int, float] = field(default_factory=dict)  # and what that costs, ns per step by rank.
+    cpu_time_ratio: dict[int, float] = field(default_factory=dict)  # Of ranks whose operators take more CPU time.
+
+
 E = TypeVar("E", bound=Evidence)
 
 
@@ -49,7 +60,8 @@ class JobEvidence(Generic[E]):
     step_ns: float
     num_ranks: int
     has_steps: bool
-    shared: dict[str, Any] = field(default_factory=dict[str, Any])
+    facts: JobFacts
+    shared: Shared
     infers: bool = False
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from htareport.algorithms.frame_packing import join
+from htareport.job.facts import JobFacts
 from htareport.report import Section, Status, Unit
 from htareport.report.findings import Finding, Severity, Span
 from htareport.report.number_lists import listed
@@ -18,7 +19,7 @@ from htareport.rules.engine.base import LOW, AnyRule, Family, least_of, severity
 from htareport.rules.engine.checked import TOO_LITTLE, checked
 from htareport.rules.engine.collective_schedule import scaled
 from htareport.rules.engine.evaluate import RankEvidence
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence, Shared
 from htareport.rules.engine.what_if import with_step_times
 
 NAME, TITLE, GROUP = "findings", "Findings", "Findings"
@@ -51,15 +52,30 @@ Start at the top, change one thing, and compare: `htareport diff before/ after/`
 """
 
 
+class _Common(NamedTuple):
+    """What the evidence of all rules has in common."""
+
+    step_ns: float
+    facts: JobFacts
+    shared: Shared
+
+
+def job_facts(ranks: Sequence[RankEvidence]) -> JobFacts:
+    """The facts of the job that these ranks are."""
+    collectives = {rank.rank: rank.collectives for rank in ranks if rank.collectives}
+    return JobFacts(collectives, has_steps=any(rank.steps for rank in ranks))
+
+
 def tell(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], zero_ns: int) -> Section:
     """Make the section of findings; spans get the report's zero."""
-    section, step_ns, shared = Section(NAME, TITLE, GROUP, HELP), _step_time(ranks), dict[str, Any]()
+    section, step_ns = Section(NAME, TITLE, GROUP, HELP), _step_time(ranks)
+    shared = _Common(step_ns, job_facts(ranks), Shared())
     if not any(each.checked for each in ranks):
         return replace(section, status=Status.NOT_APPLICABLE, reason="no rule could look at any rank")
-    every = _divided(ranks, rules, step_ns, shared)
+    every = _divided(ranks, rules, shared)
     unreliable = gates.unreliable(every, rules)
     ranks = [gates.without_idle(each, rules) if each.rank in unreliable else each for each in every]
-    found = {rule.code: each for rule in rules if (each := _found(rule, ranks, step_ns, shared))}
+    found = {rule.code: each for rule in rules if (each := _found(rule, ranks, shared))}
     outcomes = dict.fromkeys((code for each in every for code in each.found if code not in found), "held back")
     told, notes = _told(found, rules, outcomes)
     evidence = {code: (_rule(rules, code), each) for code, each in found.items()}
@@ -182,12 +198,10 @@ def _rule(rules: Sequence[AnyRule], code: str) -> AnyRule:
     return next(rule for rule in rules if rule.code == code)
 
 
-def _divided(
-    ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], step_ns: float, shared: dict[str, Any]
-) -> Sequence[RankEvidence]:
+def _divided(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], shared: _Common) -> Sequence[RankEvidence]:
     """Give rules what they take of the time of others."""
     for rule in rules:
-        found = _found(rule, ranks, step_ns, shared) if rule.takes_from else None
+        found = _found(rule, ranks, shared) if rule.takes_from else None
         if found is None:
             continue
         try:
@@ -229,15 +243,13 @@ def _with_followers(order: Sequence[str], rules: Sequence[AnyRule]) -> list[str]
     ]
 
 
-def _found(
-    rule: AnyRule, ranks: Sequence[RankEvidence], step_ns: float, shared: dict[str, Any]
-) -> JobEvidence[Any] | None:
+def _found(rule: AnyRule, ranks: Sequence[RankEvidence], shared: _Common) -> JobEvidence[Any] | None:
     evidence: dict[int, Evidence] = {each.rank: each.found[rule.code] for each in ranks if rule.code in each.found}
     if not evidence:
         return None
     saving = {each.rank: length(each.pieces, [rule.code]) for each in ranks if rule.code in each.found}
     has_steps, infers = any(each.steps for each in ranks), all(each.infers for each in ranks)
-    return JobEvidence(evidence, saving, step_ns, len(ranks), has_steps, shared, infers)
+    return JobEvidence(evidence, saving, shared.step_ns, len(ranks), has_steps, shared.facts, shared.shared, infers)
 
 
 def _step_time(ranks: Sequence[RankEvidence]) -> float:

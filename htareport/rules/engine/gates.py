@@ -26,9 +26,7 @@ def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule]) -> list[
     """Ranks whose trace does not show the device's work as it was."""
     quality = [rule.code for rule in rules if rule.family is Family.QUALITY]
     return [
-        each.rank
-        for each in ranks
-        if any(each.found[code].is_unreliable for code in quality if code in each.found)
+        each.rank for each in ranks if any(each.found[code].is_unreliable for code in quality if code in each.found)
     ]
 
 

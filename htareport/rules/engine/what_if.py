@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.rank_shifts import Calls, Ints, Late, Removed, Stream, saved, shifts
-from htareport.job.arrival_skew import matched
-from htareport.rank.collective_calls import Matching
+from htareport.job.facts import JobFacts
+from htareport.job.matching import Matching
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.rules.engine.base import AnyRule, least_of, severity_of
@@ -123,11 +123,8 @@ def _nothing(entries: int, ranks: int, columns: int) -> Removed:
     return Removed(first, second, third, np.zeros((ranks, columns)))
 
 
-def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | str:
-    """Join the collectives of all ranks; why not, as words, where that cannot be done.
-
-    `shared` is that of the findings, which match them too.
-    """
+def what_if(ranks: Sequence[RankEvidence], facts: JobFacts) -> WhatIf | str:
+    """Join the collectives of all ranks; why not, as words, where that cannot be done."""
     if len(ranks) < 2:  # noqa: PLR2004  nobody to wait for
         return ONE_RANK
     moves = {each.rank: each.moves for each in ranks}
@@ -140,14 +137,13 @@ def what_if(ranks: Sequence[RankEvidence], shared: dict[str, Any]) -> WhatIf | s
     steps = min((each.steps for each in known.values()), key=len)
     if any(each.steps[: len(steps)] != steps for each in known.values()):
         return NOT_ALIKE
-    evidence = {rank: each.calls for rank, each in known.items()}
-    found = matched(JobEvidence(evidence, {}, 0.0, len(ranks), has_steps=True, shared=shared))
-    return _joined(found, known, len(steps))
+    return _joined(facts, known, len(steps))
 
 
-def _joined(found: Matching, known: Mapping[int, Moves], number: int) -> WhatIf | str:
+def _joined(facts: JobFacts, known: Mapping[int, Moves], number: int) -> WhatIf | str:
+    found = facts.matching
     told, lasts = _told(found, known, number)
-    entries = _entries(found, told, _world(known))
+    entries = _entries(found, told, max(len(known), facts.world_size))
     if not len(entries):
         there = set(told["rank"].tolist())
         lacking = [rank for place, rank in enumerate(known) if place not in there]
@@ -231,10 +227,6 @@ def _with_streams(entries: pd.DataFrame) -> pd.DataFrame:
     return entries.assign(on_stream=keys.get_indexer(wanted))
 
 
-def _world(known: Mapping[int, Moves]) -> int:
-    return max(len(known), *(int(each.calls.numbers["world"]) for each in known.values()))
-
-
 def with_step_times(
     findings: Sequence[Finding], told: Mapping[str, tuple[AnyRule, JobEvidence[Any]]], ranks: Sequence[RankEvidence]
 ) -> list[Finding]:
@@ -250,7 +242,7 @@ def with_step_times(
         times = {each.code: float(each.saving_ns or 0) for each in saving}
         return [_with_step_time(each, told[each.code][1], times, why) if each in saving else each for each in findings]
     try:
-        found = what_if(ranks, next(each.shared for _, each in told.values()))
+        found = what_if(ranks, next(job.facts for _, job in told.values()))
         if isinstance(found, str):
             why = found
         else:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from htareport.algorithms.call_tree import self_times
-from htareport.algorithms.frame_packing import join, pack
-from htareport.job.arrival_skew import STRAGGLERS
+from htareport.algorithms.frame_packing import Packed, join, pack
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import coded, during, per, rows_named, short
 from htareport.rank.idle import Cause
@@ -22,20 +21,31 @@ from htareport.rank.steps import OUTSIDE, step_of
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.rows.metadata import world_size_of
-from htareport.rules.engine.base import SLOW_CPUS, Family, Rule
+from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _WAITS = re.compile(
     r"^c10d::|^(?:gloo|nccl|rccl|ucc|mpi):|record_param_comms|barrier|ProcessGroup|_object|wait|DataLoader|data_load",
     re.IGNORECASE,
 )
-_MOST, _MOST_CHARACTERS, _MOST_NAMED = 24, 48, 3
-_FEWEST = 5  # Operators that are compared.
-_COVERED = 0.5  # Of the time of each rank's operators: how much of it is compared at least.
+_MAX_OPERATORS, _MAX_CHARACTERS, _MAX_NAMED = 24, 48, 3
+_MIN_OPERATORS = 5  # Operators that are compared.
+_MIN_COVERED = 0.5  # Of the time of each rank's operators: how much of it is compared at least.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuEvidence(Evidence):
+    """CPU time of a rank's operators: a frame `operators` of those that take most, and which host it runs on."""
+
+    operators: Packed
+    operators_ns: float
+    host: str  # Empty where the trace does not name it.
+    devices: int  # Of the host, where the rank drives the one of its own number; else 0.
+    windows: int
 
 
 @dataclass(frozen=True)
-class SlowCpu(Rule[Evidence]):
+class SlowCpu(Rule[CpuEvidence]):
     """The same operators take more of the CPU on one rank than on the others of its host.
 
     ## When it speaks
@@ -70,71 +80,70 @@ class SlowCpu(Rule[Evidence]):
             return ("the trace tells of no other ranks",)
         return () if any(_places(rank)) else ("the traces do not tell which ranks share a host",)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> CpuEvidence | None:
         claim = minus(rank.idle_by(Cause.OPERATING), during(rank, rows_named(rank, _WAITS, "operator")))
         usage = _usage(rank)
         host, devices = _places(rank)
-        numbers = {
-            "operators": pack({"operators": usage.head(_MOST)}),
-            "whole": float(usage["time"].sum()),
-            "host": host,
-            "devices": devices,
-            "per": per(rank),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return CpuEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            operators=pack({"operators": usage.head(_MAX_OPERATORS)}),
+            operators_ns=float(usage["time"].sum()),
+            host=host,
+            devices=devices,
+            windows=per(rank),
+        )
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+    def takes(self, job: JobEvidence[CpuEvidence]) -> Mapping[int, float]:
         return {
-            rank: job.saving_by_rank.get(rank, 0.0) * (1 - each.usual / each.time)
-            for rank, each in self.slow(job).items()
+            rank: job.saving_by_rank.get(rank, 0.0) * (1 - cpu.usual_ns / cpu.time_ns)
+            for rank, cpu in self.slow(job).items()
         }
 
-    def slow(self, job: JobEvidence[Any]) -> dict[int, SlowRank]:
+    def slow(self, job: JobEvidence[CpuEvidence]) -> dict[int, SlowCpuRank]:
         """The ranks whose operators take longer, worked out once."""
-        if SLOW_CPUS not in job.shared:
-            job.shared[SLOW_CPUS] = self._compared(job)
-        made: dict[int, SlowRank] = job.shared[SLOW_CPUS]
-        return made
+        slow = job.facts.cached(self, lambda: self._compared(job))
+        job.shared.cpu_time_ratio = {rank: cpu.time_ns / cpu.usual_ns for rank, cpu in slow.items()}
+        return slow
 
-    def _compared(self, job: JobEvidence[Any]) -> dict[int, SlowRank]:
-        numbers = {rank: each.numbers for rank, each in job.by_rank.items()}
-        hosts = _hosts(numbers)
-        each = join((rank, numbers[rank]["operators"]) for rank in sorted(hosts))["operators"] if hosts else None
-        if each is None or not len(each):
+    def _compared(self, job: JobEvidence[CpuEvidence]) -> dict[int, SlowCpuRank]:
+        hosts = _hosts(job.by_rank)
+        calls = join((rank, job.by_rank[rank].operators) for rank in sorted(hosts))["operators"] if hosts else None
+        if calls is None or not len(calls):
             return {}
-        each = _comparable(each.assign(host=each["rank"].map(hosts)), pd.Series(hosts).value_counts())
-        sums = each.groupby("rank").agg(time=("time", "sum"), alike=("ratio", "median"), number=("name", "size"))
+        calls = _comparable(calls.assign(host=calls["rank"].map(hosts)), pd.Series(hosts).value_counts())
+        sums = calls.groupby("rank").agg(time=("time", "sum"), ratio=("ratio", "median"), number=("name", "size"))
         sums["host"] = sums.index.map(hosts)
-        sums["covered"] = sums["time"] / [numbers[rank]["whole"] for rank in sums.index]
+        sums["covered"] = sums["time"] / [job.by_rank[rank].operators_ns for rank in sums.index]
         by_host = sums.groupby("host")
         usual, spread = by_host["time"].transform("median"), by_host["time"].transform("std", ddof=0)
-        chosen = (spread >= self.spread * by_host["time"].transform("mean")) & (sums["time"] >= self.ratio * usual)
-        chosen &= (sums["alike"] >= self.ratio) & (sums["number"] >= _FEWEST)
-        chosen &= by_host["covered"].transform("min") >= _COVERED
-        sums = sums.assign(usual=usual, ranks=by_host["time"].transform("size"))[chosen]
+        is_slow = (spread >= self.spread * by_host["time"].transform("mean")) & (sums["time"] >= self.ratio * usual)
+        is_slow &= (sums["ratio"] >= self.ratio) & (sums["number"] >= _MIN_OPERATORS)
+        is_slow &= by_host["covered"].transform("min") >= _MIN_COVERED
+        sums = sums.assign(usual=usual, ranks=by_host["time"].transform("size"))[is_slow]
         columns = [sums[name].tolist() for name in ("time", "usual", "ranks", "number")]
         return {
-            rank: SlowRank(time, usual, ranks, number, _named(each[each["rank"] == rank]))
+            rank: SlowCpuRank(time, usual, ranks, number, _largest_ratios(calls[calls["rank"] == rank]))
             for rank, time, usual, ranks, number in zip(sums.index.tolist(), *columns, strict=True)
         }
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        slow = {rank: each for rank, each in self.slow(job).items() if job.saving_by_rank.get(rank)}
+    def tell(self, job: JobEvidence[CpuEvidence]) -> Finding | None:
+        slow = {rank: cpu for rank, cpu in self.slow(job).items() if job.saving_by_rank.get(rank)}
         if not slow:
             return None
         worst = min(slow, key=lambda rank: (-job.saving_by_rank[rank], rank))
         first, others = slow[worst], [rank for rank in sorted(slow) if rank != worst]
         also = f" So do those of rank{'s' * (len(others) > 1)} {listed(others)}." if others else ""
-        late = [rank for rank in sorted(slow) if rank in job.shared.get(STRAGGLERS, ())]
+        late = [rank for rank in sorted(slow) if rank in job.facts.stragglers]
         waited = f" Collectives wait for rank{'s' * (len(late) > 1)} {listed(late)}, too." if late else ""
-        every = job.by_rank[worst].numbers["per"]
+        windows = job.by_rank[worst].windows
         names = ", ".join(f"`{short(name)}` {ratio:.2g}×" for name, ratio in first.names)
         return self.finding(
             job,
-            f"Operators of rank {worst} take {first.time / first.usual:.2g} times the CPU time of its host's "
+            f"Operators of rank {worst} take {first.time_ns / first.usual_ns:.2g} times the CPU time of its host's "
             f"other ranks, and leave its GPU idle for {job.max_saving} {job.per_step_label}",
             evidence=f"{first.number} operators that the {first.ranks} ranks call equally often take "
-            f"{job.time(first.time / every)} {job.per_step_label} of the CPU themselves, {job.time(first.usual / every)} in "
+            f"{job.time(first.time_ns / windows)} {job.per_step_label} of the CPU themselves, {job.time(first.usual_ns / windows)} in "
             f"the median of these ranks: {names}.{also}{waited}",
             advice="Bind each rank to cores of its own near its device, with no more threads than these "
             "(`OMP_NUM_THREADS`, `numactl`); loader workers times ranks no more than cores. Look for other processes "
@@ -149,11 +158,11 @@ class SlowCpu(Rule[Evidence]):
         )
 
 
-class SlowRank(NamedTuple):
+class SlowCpuRank(NamedTuple):
     """A rank's CPU time in operators that it shares with its host's others (ns), their median, and which these are."""
 
-    time: float
-    usual: float
+    time_ns: float
+    usual_ns: float
     ranks: int
     number: int
     names: Sequence[tuple[str, float]]
@@ -172,7 +181,7 @@ def _usage(rank: Rank) -> pd.DataFrame:
     count, time = np.bincount(codes, minlength=len(strings)), np.bincount(codes, own, len(strings)).astype(np.int64)
     order = np.argsort(-time, kind="stable")
     order = order[count[order] > 0]
-    names = [strings[code][:_MOST_CHARACTERS] for code in order[:_MOST].tolist()]
+    names = [strings[code][:_MAX_CHARACTERS] for code in order[:_MAX_OPERATORS].tolist()]
     names += [""] * (len(order) - len(names))  # Only the first are told.
     return pd.DataFrame({"name": names, "count": count[order], "time": time[order]})
 
@@ -190,30 +199,30 @@ def _places(rank: Rank) -> tuple[str, int]:
     return host, number if fits else 0
 
 
-def _hosts(numbers: Mapping[int, Mapping[str, Any]]) -> dict[int, Hashable]:
+def _hosts(evidence_by_rank: Mapping[int, CpuEvidence]) -> dict[int, Hashable]:
     """What stands for the host of each rank; none where that is not known.
 
     By name, unless each has a name of its own, as of containers; else ranks count through the devices of each host.
     """
-    names = {rank: each["host"] for rank, each in numbers.items()}
+    names = {rank: evidence.host for rank, evidence in evidence_by_rank.items()}
     if all(names.values()) and len(set(names.values())) < len(names):
         return dict(names)
-    devices = {each["devices"] for each in numbers.values()}
+    devices = {evidence.devices for evidence in evidence_by_rank.values()}
     if len(devices) != 1 or not (number := devices.pop()):
         return {}
-    return {rank: rank // number for rank in numbers}
+    return {rank: rank // number for rank in evidence_by_rank}
 
 
-def _comparable(each: pd.DataFrame, sizes: pd.Series[int]) -> pd.DataFrame:
+def _comparable(calls: pd.DataFrame, sizes: pd.Series[int]) -> pd.DataFrame:
     """Operators that all ranks of a host, two or more, call equally often, with their ratio to the median there."""
-    groups = each.groupby(["host", "name"], sort=False)
-    size = each["host"].map(sizes)
+    groups = calls.groupby(["host", "name"], sort=False)
+    size = calls["host"].map(sizes)
     alike = groups["count"].transform("min") == groups["count"].transform("max")
     everywhere = (groups["rank"].transform("size") == size) & (size > 1)
-    ratio = each["time"] / groups["time"].transform("median").clip(lower=1)
-    return each.assign(ratio=ratio)[alike & everywhere]
+    ratio = calls["time"] / groups["time"].transform("median").clip(lower=1)
+    return calls.assign(ratio=ratio)[alike & everywhere]
 
 
-def _named(mine: pd.DataFrame) -> list[tuple[str, float]]:
-    most = mine.nlargest(_MOST_NAMED, "time")
-    return list(zip(most["name"].tolist(), most["ratio"].tolist(), strict=True))
+def _largest_ratios(operators: pd.DataFrame) -> list[tuple[str, float]]:
+    largest = operators.nlargest(_MAX_NAMED, "time")
+    return list(zip(largest["name"].tolist(), largest["ratio"].tolist(), strict=True))

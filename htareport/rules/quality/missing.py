@@ -69,8 +69,8 @@ class WorkMissing(Rule[Evidence]):
             return None
         numbers = asdict(calls) | {"has_lost": has_lost, "is_capture": is_capture, "empty": empty if has_empty else 0}
         named = len(rows_named(rank, _CAPTURING, "call"))
-        numbers |= {"may_capture": 2 * named > calls.lost_kernels, "idle": idle, "unreliable": True}
-        return Evidence(numbers=numbers | {"host": host / max(total(rank.idle), 1)})
+        numbers |= {"may_capture": 2 * named > calls.lost_kernels, "idle": idle}
+        return Evidence(is_unreliable=True, numbers=numbers | {"host": host / max(total(rank.idle), 1)})
 
     def tell(self, job: JobEvidence[Any]) -> Finding:
         n = job.numbers

@@ -57,7 +57,7 @@ class ProfilerOverhead(Rule[Evidence]):
         if idle < self.idle or (share <= self.share and stacks <= self.stacks):
             return None
         hidden = sum(int(intervals.covered(own, mine[:, 0], mine[:, 1]).sum()) for mine in rank.idle.values())
-        return Evidence(numbers={"stacks": stacks, "share": share, "unreliable": 2 * hidden > total(rank.idle)})
+        return Evidence(is_unreliable=2 * hidden > total(rank.idle), numbers={"stacks": stacks, "share": share})
 
     def tell(self, job: JobEvidence[Any]) -> Finding:
         n, said = job.numbers, list[str]()
@@ -74,7 +74,7 @@ class ProfilerOverhead(Rule[Evidence]):
             advice="Record once more without stacks and shapes, and compare the idle time before acting on it.",
             verify="The idle time of a recording without stacks.",
             snippet=profiler_call(job, "record_shapes=False", "with_stack=False"),
-            severity=Severity.MEDIUM if n["unreliable"] else Severity.LOW,
+            severity=Severity.MEDIUM if job.worst.is_unreliable else Severity.LOW,
         )
 
 
