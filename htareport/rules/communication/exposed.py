@@ -84,8 +84,8 @@ class ExposedCommunication(Rule[Evidence]):
             return None
         return self.finding(
             job,
-            f"Communication is exposed for {job.percent(job.saving_share)} of {job.window_label}: {job.max_saving} "
-            f"{job.per_step_label}",
+            f"Communication is exposed for {job.percent(job.saving_share)} of {job.window}: {job.max_saving} "
+            f"{job.per_step}",
             evidence=" ".join(self._evidence(job, n)),
             advice=" ".join(self._advice(job, n)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
@@ -98,7 +98,7 @@ class ExposedCommunication(Rule[Evidence]):
         elsewhere = n["exposed"] - n["late"] - job.max_saving_ns
         length, alone = job.time(n["communication"]), job.time(n["exposed"])
         said = [
-            f"On rank {job.worst_rank} there is communication for {length} {job.per_step_label}, without compute for {alone}."
+            f"On rank {job.worst_rank} there is communication for {length} {job.per_step}, without compute for {alone}."
         ]
         if n["late"] > 0.01 * n["exposed"]:
             said.append(f"In {job.time(n['late'])} the host has not launched the next compute anyway.")

@@ -87,8 +87,8 @@ class LittleOverlap(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"The backward pass could hide {job.max_saving} more of the gradients' communication {job.per_step_label}",
-            evidence=f"It launches {counted(n['calls'], 'collective')} of {job.time(n['time'])} {job.per_step_label}, of "
+            f"The backward pass could hide {job.max_saving} more of the gradients' communication {job.per_step}",
+            evidence=f"It launches {counted(n['calls'], 'collective')} of {job.time(n['time'])} {job.per_step}, of "
             f"which {job.percent(n['hidden'])} run under compute, while {job.time(n['free'])} of its compute run "
             "without communication.",
             advice="Let the first bucket be ready earlier: a smaller `bucket_cap_mb` than the default 25, "
@@ -154,7 +154,7 @@ class TailBucket(Rule[Evidence]):
         size = f" of {text(n['bytes'], Unit.BYTES)}" if np.isfinite(n["bytes"]) else ""
         return self.finding(
             job,
-            f"The last bucket of gradients is reduced alone, {job.max_saving} {job.per_step_label}",
+            f"The last bucket of gradients is reduced alone, {job.max_saving} {job.per_step}",
             evidence=f"When the backward pass has computed everything, {n['what']}{size} takes another "
             f"{job.time(n['time'])}, {job.percent(n['share'])} of the time of all gradients.",
             advice="Make the last bucket smaller with a lower `bucket_cap_mb`. It holds the first layers' parameters: "
@@ -226,10 +226,10 @@ class SinglePrecisionGradients(Rule[Evidence]):
 
     def tell(self, job: JobEvidence[Any]) -> Finding:
         n = job.numbers
-        size = f"{text(n['bytes'], Unit.BYTES)} {job.per_step_label}" if np.isfinite(n["bytes"]) else "gradients"
+        size = f"{text(n['bytes'], Unit.BYTES)} {job.per_step}" if np.isfinite(n["bytes"]) else "gradients"
         return self.finding(
             job,
-            f"Gradients are reduced in fp32: {job.max_saving} {job.per_step_label} could be saved in bf16",
+            f"Gradients are reduced in fp32: {job.max_saving} {job.per_step} could be saved in bf16",
             evidence=f"{n['what']} moves {size} as fp32, while {job.percent(n['half'])} of compute time is in "
             "kernels of half precision.",
             advice="Reduce in bf16: a communication hook (DDP), `reduce_dtype` (FSDP). Check the loss: sums over very "

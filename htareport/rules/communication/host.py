@@ -60,8 +60,8 @@ class HostCollectives(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"The GPU is idle for {job.max_saving} {job.per_step_label} while the host communicates",
-            evidence=f"Meanwhile the host runs {times(n['names'], n['per'])} {job.per_step_label}.",
+            f"The GPU is idle for {job.max_saving} {job.per_step} while the host communicates",
+            evidence=f"Meanwhile the host runs {times(n['names'], n['per'])} {job.per_step}.",
             advice="Take barriers out of the loop: collectives wait by themselves. Exchange numbers as tensors on the "
             "device, every n steps, instead of objects.",
             assumption="None of it is needed in every step.",

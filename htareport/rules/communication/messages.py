@@ -84,7 +84,7 @@ class SmallMessages(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"{n['calls']:,.0f} small collectives {job.per_step_label} could go in one: {job.max_saving}",
+            f"{n['calls']:,.0f} small collectives {job.per_step} could go in one: {job.max_saving}",
             evidence=f"They move {text(n['size'], Unit.BYTES)} in {job.time(n['time'])} (medians), mostly "
             f"{n['what']}, and take {job.percent(n['share'])} of the communication time.",
             advice=f"Put them together: {'' if job.infers else _BUCKETS}one flattened tensor, or the coalescing "
@@ -166,8 +166,8 @@ class ManyCollectives(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Between collectives that follow each other the GPU is idle for {job.max_saving} {job.per_step_label}",
-            evidence=f"{n['calls']:,.0f} {job.per_step_label} come in bursts, up to {n['largest']} in a row: {n['what']}.",
+            f"Between collectives that follow each other the GPU is idle for {job.max_saving} {job.per_step}",
+            evidence=f"{n['calls']:,.0f} {job.per_step} come in bursts, up to {n['largest']} in a row: {n['what']}.",
             advice="Issue them as one: the coalescing manager, a flattened tensor, `foreach` collectives; leave out "
             "those that repeat what is known.",
             assumption="Launching one takes no idle time.",
@@ -217,7 +217,7 @@ class SyncBatchNorm(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"SyncBatchNorm communicates {n['calls']:,.0f} times {job.per_step_label}: {job.max_saving}",
+            f"SyncBatchNorm communicates {n['calls']:,.0f} times {job.per_step}: {job.max_saving}",
             evidence="Each layer exchanges its statistics, a few KB, and the next kernel waits for them.",
             advice="Plain BatchNorm where a rank's batch is large enough (from about 16), GroupNorm, or a larger batch "
             "per rank. Compare the accuracy.",

@@ -185,7 +185,7 @@ class LateSends(Rule[DirectEvidence]):
         return self.finding(
             job,
             f"Rank {int(worst['rank'])} waits for rank {int(worst['peer'])} to send: up to {job.max_saving} "
-            f"{job.per_step_label}",
+            f"{job.per_step}",
             evidence=f"On aligned clocks, {'; '.join(_words(row, job) for row in pairs.to_dict('records'))}.",
             advice=f"Look at what rank {int(worst['peer'])} does before that: more compute than others (unequal "
             "stages), or other sends first. Post receives early, and compute meanwhile.",
@@ -205,7 +205,7 @@ def _waits(job: JobEvidence[DirectEvidence]) -> pd.DataFrame:
 
 def _words(row: Mapping[Any, Any], job: JobEvidence[DirectEvidence]) -> str:
     time, calls = job.time(row["sum"]), counted(row["size"], "call")
-    return f"rank {row['rank']:.0f} waits {time} {job.per_step_label} for rank {row['peer']:.0f} to send ({calls})"
+    return f"rank {row['rank']:.0f} waits {time} {job.per_step} for rank {row['peer']:.0f} to send ({calls})"
 
 
 def _spans(waits: pd.DataFrame) -> tuple[Span, ...]:

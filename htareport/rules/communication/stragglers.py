@@ -77,7 +77,7 @@ class Straggler(Rule[Evidence]):
         cause = cause_of(job, named[0], _EXPLAINS)
         return self.finding(
             job,
-            f"{_ranks(skew.stragglers)} the others for {costs} {job.per_step_label}",
+            f"{_ranks(skew.stragglers)} the others for {costs} {job.per_step}",
             evidence=" ".join(_evidence(skew, rank, job) for rank in named),
             advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
             if cause
@@ -182,7 +182,7 @@ class StragglerCause(Rule[Evidence]):
         share = max(skew.straggling_ns.values()) / job.step_ns if job.step_ns else 0.0
         usual = "than the median of the other ranks"
         evidence = [
-            f"Rank {each}: {job.time(it.more_ns)} more {_words(it)} {job.per_step_label} {usual}, while it holds up the others "
+            f"Rank {each}: {job.time(it.more_ns)} more {_words(it)} {job.per_step} {usual}, while it holds up the others "
             f"for {job.time(_waited(skew, each))}. {_details(it, job)}{_of_cpu(it, each, job)}{_same(it)}".strip()
             for each, it in causes.items()
         ]
@@ -235,8 +235,8 @@ def _reason(cause: Difference, job: JobEvidence[Evidence]) -> str:
     if kernels and cause.cause == SLOWER:
         return f"its kernels take {kernels.ratio:.2f}× as long"
     if kernels:
-        return f"it runs {kernels.count:,.0f} kernels {job.per_step_label}, the others {kernels.usual_count:,.0f}"
-    return f"{_BRIEFLY[cause.cause]}: {job.time(cause.more_ns)} more {job.per_step_label}"
+        return f"it runs {kernels.count:,.0f} kernels {job.per_step}, the others {kernels.usual_count:,.0f}"
+    return f"{_BRIEFLY[cause.cause]}: {job.time(cause.more_ns)} more {job.per_step}"
 
 
 def _details(cause: Difference, job: JobEvidence[Evidence]) -> str:

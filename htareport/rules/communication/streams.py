@@ -73,8 +73,8 @@ class SerialisedCollective(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Collectives hold up compute on its own stream for {job.max_saving} {job.per_step_label}",
-            evidence=f"{counted(n['calls'], 'collective')} {job.per_step_label} on stream {n['stream']}, which also computes; "
+            f"Collectives hold up compute on its own stream for {job.max_saving} {job.per_step}",
+            evidence=f"{counted(n['calls'], 'collective')} {job.per_step} on stream {n['stream']}, which also computes; "
             f"mostly {n['what']}.",
             advice="Issue them with `async_op=True` and wait where the result is needed. What needs the result at once "
             "cannot overlap: split the batch in two, and compute one half meanwhile.",
@@ -149,8 +149,8 @@ class LateGather(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Compute waits {job.max_saving} {job.per_step_label} for parameters that are gathered late",
-            evidence=f"{n['late']:,.3g} of {n['calls']:,.3g} all-gathers {job.per_step_label} ({n['what']}) start when compute "
+            f"Compute waits {job.max_saving} {job.per_step} for parameters that are gathered late",
+            evidence=f"{n['late']:,.3g} of {n['calls']:,.3g} all-gathers {job.per_step} ({n['what']}) start when compute "
             "has stopped, and it goes on when they end.",
             advice="Prefetch the next unit's parameters. It takes the memory of one more unit.",
             assumption="Each is hidden under the compute of the unit before.",

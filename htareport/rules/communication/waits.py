@@ -83,7 +83,7 @@ class SkewDominates(Rule[Evidence]):
         several = skew.arrivals["collective"].nunique() > 1
         return self.finding(
             job,
-            f"Ranks wait for each other in collectives, {job.max_saving} {job.per_step_label}: it is not the network",
+            f"Ranks wait for each other in collectives, {job.max_saving} {job.per_step}: it is not the network",
             evidence=f"Of the time of {_kinds_words(kinds)} {job.percent(_share(kinds))} lies before the last rank's "
             f"start, on aligned clocks. The longest waits: {where}."
             + ("" if several else " One collective may be chance."),
@@ -188,14 +188,14 @@ class UnevenCompute(Rule[Evidence]):
         mean = sum(times.values()) / len(times)
         return self.finding(
             job,
-            f"Compute is uneven: {job.time(times[least])} {job.per_step_label} on rank {least}, {job.time(times[most])} on "
+            f"Compute is uneven: {job.time(times[least])} {job.per_step} on rank {least}, {job.time(times[most])} on "
             f"rank {most}",
             evidence=f"That is {job.percent((times[most] - times[least]) / mean)} of the mean, {job.time(mean)}. "
-            f"Rank {least} runs {counted(kernels[least], 'kernel')} {job.per_step_label}, rank {most} {kernels[most]:,.0f}; "
+            f"Rank {least} runs {counted(kernels[least], 'kernel')} {job.per_step}, rank {most} {kernels[most]:,.0f}; "
             "ranks with less wait for those with more in collectives.",
             advice="Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, "
             "experts per rank.",
-            assumption=f"Every rank computes for the mean; waits are part of {job.window_label}.",
+            assumption=f"Every rank computes for the mean; waits are part of {job.window}.",
             verify="Compute time by rank differs less.",
             spans=(),
         )

@@ -83,7 +83,7 @@ class UnfusedAttention(Rule[Evidence]):
         n = job.numbers
         lengths = f"{n['rows']:,} × {n['columns']:,}"
         evidence = (
-            f"{_times(n['count'] / n['steps'])} {job.per_step_label}, products and a softmax over {n['batch']:,} × {lengths} "
+            f"{_times(n['count'] / n['steps'])} {job.per_step}, products and a softmax over {n['batch']:,} × {lengths} "
             f"scores ({text(n['bytes'], Unit.BYTES)}) write and read them; all that is over scores takes "
             f"{job.time(n['time'] / n['steps'])}, softmax alone {job.time(n['softmax'] / n['steps'])}."
         )
@@ -95,7 +95,7 @@ class UnfusedAttention(Rule[Evidence]):
         words = "Unfused and misaligned" if n["odd"] else "Unfused"
         return self.finding(
             job,
-            f"{words} attention over {lengths} scores: fused, it takes up to {job.max_saving} less {job.per_step_label}",
+            f"{words} attention over {lengths} scores: fused, it takes up to {job.max_saving} less {job.per_step}",
             evidence=evidence,
             advice=_ADVICE_FALLBACK if n["is_fallback"] else _ADVICE,
             low_ns=round(job.max_saving_ns * n["low"]),

@@ -85,7 +85,7 @@ class Casts(Rule[Evidence]):
         main = n["owners"][0][0]
         return self.finding(
             job,
-            f"Conversions between types take {job.time(n['time'])} {job.per_step_label}, {job.percent(n['share'])} of "
+            f"Conversions between types take {job.time(n['time'])} {job.per_step}, {job.percent(n['share'])} of "
             "compute",
             evidence=f"{counted(n['calls'], 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             advice=_WITHIN if main and not main.startswith("autograd::") else _ALONE,

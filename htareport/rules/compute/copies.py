@@ -92,8 +92,8 @@ class Moves(Rule[Evidence]):
         advice = "; ".join(remedies)
         return self.finding(
             job,
-            f"Moving tensors about costs up to {job.max_saving} {job.per_step_label}",
-            evidence=f"{job.time(n['time'])} {job.per_step_label}, {job.percent(n['share'])} of the time in which the "
+            f"Moving tensors about costs up to {job.max_saving} {job.per_step}",
+            evidence=f"{job.time(n['time'])} {job.per_step}, {job.percent(n['share'])} of the time in which the "
             f"device computes or copies: {by}.",
             advice=f"{advice[:1].upper()}{advice[1:]}.",
             assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(job),

@@ -89,7 +89,7 @@ class Dominates(Rule[Evidence]):
             job,
             f"`{n['name']}` on {n['shapes']} is {job.percent(n['share'])} of all compute",
             severity=Severity.LOW,
-            evidence=f"{counted(n['calls'], 'call takes', 'calls take')} {job.time(n['time'])} {job.per_step_label}.",
+            evidence=f"{counted(n['calls'], 'call takes', 'calls take')} {job.time(n['time'])} {job.per_step}.",
             advice="Begin here: replay it alone with these shapes and types; try other sizes, layouts and libraries.",
             verify="Its share goes down in *Kernels by operator*.",
             snippet=n["snippet"],

@@ -76,7 +76,7 @@ class Float64(Rule[Evidence]):
         by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
         return self.finding(
             job,
-            f"Work in float64 takes {job.time(n['time'])} {job.per_step_label}, {job.percent(n['share'])} of compute",
+            f"Work in float64 takes {job.time(n['time'])} {job.per_step}, {job.percent(n['share'])} of compute",
             evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
             advice="Find the tensor that is float64 (NumPy arrays are, unless told otherwise) and make it float32 "
             "where it comes from: `torch.from_numpy(array).float()`, `np.float32`.",

@@ -66,8 +66,7 @@ class TooFewBlocks(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Kernels on {job.percent(n['filled'])} of the GPU's processors cost up to {job.max_saving} "
-            f"{job.per_step_label}",
+            f"Kernels on {job.percent(n['filled'])} of the GPU's processors cost up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(n['share'])} of compute is kernels with fewer blocks than the {n['processors']} "
             f"processors: {listed(job)} per step.",
             advice="Give them more work: larger batches, small operators together (`torch.bmm`, `torch.compile`), or "

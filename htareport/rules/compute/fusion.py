@@ -101,8 +101,8 @@ class ElementwiseChains(Rule[Evidence]):
         chain = " → ".join(f"`{name}`" for name in n["operators"])
         return self.finding(
             job,
-            f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step_label}",
-            evidence=f"{n['count']:,.4g} chains take {job.time(n['time'])} {job.per_step_label}; most of it "
+            f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step}",
+            evidence=f"{n['count']:,.4g} chains take {job.time(n['time'])} {job.per_step}; most of it "
             f"({n['calls']:,.4g} of them, {job.time(n['most'])}) {chain} on {n['shapes']}.",
             advice="`torch.compile` fuses them: the model, or just the function that holds the chain.",
             assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the memory bandwidth."

@@ -72,7 +72,7 @@ class IndexingBackward(Rule[Evidence]):
         embeds = _EMBEDS.search(n["operators"][0][0]) is not None
         return self.finding(
             job,
-            f"Gradients of {'embeddings' if embeds else 'indexing'} take {job.time(n['time'])} {job.per_step_label}, "
+            f"Gradients of {'embeddings' if embeds else 'indexing'} take {job.time(n['time'])} {job.per_step}, "
             f"{job.percent(n['share'])} of compute",
             evidence=f"By operator: {by}. Kernels: {listed(job)}.",
             advice="Let the table have sparse gradients, or fuse its update into the backward pass (FBGEMM, TorchRec)."

@@ -67,7 +67,7 @@ class LayoutConversions(Rule[Evidence]):
         )
         return self.finding(
             job,
-            f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step_label}",
+            f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step}",
             evidence=f"They are {job.percent(n['share'])} of compute: {listed(job)} per step.",
             advice=f"Keep the model and its images in `channels_last` from end to end.{more}",
             assumption="No operator between the convolutions changes the order back." + held_up(job),

@@ -158,9 +158,9 @@ class LowOccupancy(Rule[Evidence]):
         return self.finding(
             job,
             f"Kernels with {job.percent(n['occupancy'])} of the warps that fit may cost up to "
-            f"{job.max_saving} {job.per_step_label}",
+            f"{job.max_saving} {job.per_step}",
             evidence=f"{job.percent(n['share'])} of compute is kernels with an occupancy below "
-            f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step_label}.",
+            f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step}.",
             advice="Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let "
             "`torch.compile` make another kernel.",
             low_ns=0,

@@ -128,8 +128,8 @@ class Decomposed(Rule[Evidence]):
         names = ", ".join(pattern.name for pattern, _, _ in kinds)
         return self.finding(
             job,
-            f"{names} operator by operator: fused, up to {job.max_saving} less {job.per_step_label}",
-            evidence=f"{told} {job.per_step_label}, each in several kernels that read and write whole tensors.",
+            f"{names} operator by operator: fused, up to {job.max_saving} less {job.per_step}",
+            evidence=f"{told} {job.per_step}, each in several kernels that read and write whole tensors.",
             advice=f"Use {'; '.join(pattern.remedy for pattern, _, _ in kinds)}; or `torch.compile` the modules.",
             assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth."
             + held_up(job),

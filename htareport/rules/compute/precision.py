@@ -90,7 +90,7 @@ class NoTensorCores(Rule[Evidence]):
         return self.finding(
             job,
             f"Matrix products and convolutions in {words} run without tensor cores: up to {job.max_saving} "
-            f"{job.per_step_label}",
+            f"{job.per_step}",
             evidence=f"Kernels for plain arithmetic are {job.percent(n['share'])} of compute: {listed(job)}.",
             advice=advice,
             assumption="In 16 bits they reach 60 % of the peak or 80 % of the bandwidth; without recorded shapes, they "
@@ -154,7 +154,7 @@ class NoTf32(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Matrix products in float32 run without TF32: up to {job.max_saving} {job.per_step_label}",
+            f"Matrix products in float32 run without TF32: up to {job.max_saving} {job.per_step}",
             evidence=f"Kernels for plain float32 are {job.percent(n['share'])} of compute: {listed(job)}.",
             advice='`torch.set_float32_matmul_precision("high")` rounds inputs of matrix products to 10 bits of '
             "mantissa; sums stay in float32. Or `torch.autocast` in bfloat16, which halves the bytes too. Check the "

@@ -79,7 +79,7 @@ def _listed(job: JobEvidence[Any]) -> str:
     n = job.numbers
     each = (
         f"`{g['name']}` {g['shapes']} in {g['precision']}: {job.percent(g['roof'])} of its roof ({g['bound']} "
-        f"bound), {job.time(g['time'])} in {counted(g['calls'], 'call')} {job.per_step_label}, kernel `{g['kernel']}`"
+        f"bound), {job.time(g['time'])} in {counted(g['calls'], 'call')} {job.per_step}, kernel `{g['kernel']}`"
         for g in n["groups"]
     )
     more = f"; {n['count'] - len(n['groups'])} more" if n["count"] > len(n["groups"]) else ""
@@ -138,7 +138,7 @@ class BelowRoof(_BelowRoof):
         return self.finding(
             job,
             f"Matrix products reach {job.percent(n['roof'])} of what the device can do, for up to "
-            f"{job.max_saving} {job.per_step_label}",
+            f"{job.max_saving} {job.per_step}",
             evidence=_listed(job),
             advice='Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD '
             "`PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.",
@@ -203,7 +203,7 @@ class Misaligned(_BelowRoof):
         why = f"{' and '.join(sizes)} {'is' if len(n['pads']) == 1 else 'are'}"
         return self.finding(
             job,
-            f"Misaligned matrix products cost up to {job.max_saving} {job.per_step_label}",
+            f"Misaligned matrix products cost up to {job.max_saving} {job.per_step}",
             evidence=f"{why} no multiple of {n['elements']} elements (16 bytes). {_listed(job)}",
             advice=f"{what}: multiples of {n['elements']} elements are loaded 16 bytes at a time. Masked or cut off "
             "behind, the padding changes no result.",
@@ -257,7 +257,7 @@ class OldKernels(_BelowRoof):
     def tell(self, job: JobEvidence[Any]) -> Finding | None:
         return self.finding(
             job,
-            f"Kernels for older devices run for up to {job.max_saving} {job.per_step_label} longer than needed",
+            f"Kernels for older devices run for up to {job.max_saving} {job.per_step} longer than needed",
             evidence=_listed(job),
             advice="The library falls back to them: look at types and layouts of the operands first; then at the build "
             "(`torch.cuda.get_arch_list()`) and a newer PyTorch.",

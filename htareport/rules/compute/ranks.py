@@ -99,7 +99,7 @@ class SlowRank(Rule[Evidence]):
             ranks=tuple(sorted(each.rank for each in slow)),
             spans=(),
             evidence=f"{most.shared} kernels of equal work take longer by the same factor (quartiles {most.spread:.3f} "
-            f"apart), {job.time(extra)} of its compute {job.per_step_label}.{others}",
+            f"apart), {job.time(extra)} of its compute {job.per_step}.{others}",
             advice="That is the hardware, not the program: look at clocks, power cap, temperature and ECC errors "
             "(`nvidia-smi -q -d CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and at other processes on that GPU.",
             assumption="The others wait for it; then the step is shorter by as much.",

@@ -126,9 +126,9 @@ class Recomputed(Rule[Evidence]):
             assumption = f"Activations are kept for {job.percent(n['fits'])} of it, as far as memory allows."
         return self.finding(
             job,
-            f"Computing activations again takes up to {job.max_saving} {job.per_step_label}",
+            f"Computing activations again takes up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(n['share'])} of compute is operators of the forward pass within the backward "
-            f"pass (activation checkpointing): {listed} {job.per_step_label}. {memory}",
+            f"pass (activation checkpointing): {listed} {job.per_step}. {memory}",
             advice="Checkpoint fewer blocks, or only operators that are cheap to compute again: as many as memory "
             "needs.",
             assumption=assumption + held_up(job),

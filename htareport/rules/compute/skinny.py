@@ -106,7 +106,7 @@ class SkinnyProducts(Rule[Evidence]):
         n = job.numbers
         each = "; ".join(
             f"`{g['name']}` {g['shapes']} in {g['precision']}: {counted(g['calls'], 'call')}, {job.time(g['time'])} "
-            f"{job.per_step_label}"
+            f"{job.per_step}"
             for g in n["groups"]
         )
         evidence = (
@@ -115,9 +115,7 @@ class SkinnyProducts(Rule[Evidence]):
         )
         more = "" if n["trains"] else " More sequences at once make the same time serve more of them; weights of 8 or "
         more += "" if n["trains"] else "4 bits are read faster."
-        title = (
-            f"{n['calls']:,.0f} products of at most {self.rows} rows take {job.time(n['time'])} {job.per_step_label}"
-        )
+        title = f"{n['calls']:,.0f} products of at most {self.rows} rows take {job.time(n['time'])} {job.per_step}"
         verify = "Fewer calls of these shapes in *Compute efficiency*, and less time in all."
         if not job.max_saving_ns:
             alone = "each stands alone between other kernels" if n["together"] <= 1 else "memory allows little more"

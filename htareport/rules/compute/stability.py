@@ -96,7 +96,7 @@ class UnstableKernels(Rule[Evidence]):
     def tell(self, job: JobEvidence[Any]) -> Finding | None:
         return self.finding(
             job,
-            f"Kernels take unequal times for equal work: up to {job.max_saving} {job.per_step_label} above their best",
+            f"Kernels take unequal times for equal work: up to {job.max_saving} {job.per_step} above their best",
             evidence=f"Above the best quarter of the same place in each step: {_listed(job)} per step.",
             advice="Where the work depends on the data, sort or pack it. Otherwise look at clocks, power and thermal "
             "limits (`nvidia-smi -q -d PERFORMANCE`, `amd-smi metric`) and at other processes on the GPU.",
@@ -181,7 +181,7 @@ class SlowedByCommunication(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Collectives slow the compute beside them, by up to {job.max_saving} {job.per_step_label}",
+            f"Collectives slow the compute beside them, by up to {job.max_saving} {job.per_step}",
             evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(job)} more "
             f"per step. In return, overlap hides {job.time(n['hidden'])} of communication per step"
             f"{', which is more than it costs' if n['hidden'] > job.max_saving_ns else ''}.",

@@ -103,10 +103,10 @@ class LowUtilisation(Rule[Evidence]):
         told = ", ".join(f"{name} {job.percent(share)}" for name, share in largest if share > 0)
         return self.finding(
             job,
-            f"{job.percent(n['mfu'])} of the device's arithmetic is used (MFU); the largest part of {job.window_label} "
+            f"{job.percent(n['mfu'])} of the device's arithmetic is used (MFU); the largest part of {job.window} "
             f"is {largest[0][0]}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {job.window_label}: {told}. Operations are known of {job.percent(n['known'])} of "
+            evidence=f"On rank {rank}, of {job.window}: {told}. Operations are known of {job.percent(n['known'])} of "
             "the compute kernels' time.",
             advice=_ADVICE[largest[0][0]],
             verify="*MFU* in *Compute efficiency* rises.",

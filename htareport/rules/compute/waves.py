@@ -114,8 +114,8 @@ class WaveTail(Rule[Evidence]):
         where = f"a grid of at most {n['better']:,} blocks there" + (f", as with {sizes}" if sizes else "")
         return self.finding(
             job,
-            f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step_label}",
-            evidence=f"{job.percent(n['share'])} of compute is such kernels: {listed(job)} {job.per_step_label}. "
+            f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step}",
+            evidence=f"{job.percent(n['share'])} of compute is such kernels: {listed(job)} {job.per_step}. "
             f"`{n['name']}` has {n['blocks']:,} blocks, {n['waves']:.2f} times what {n['processors']} processors hold "
             f"with {n['held']} each: {n['better']:,} would be a wave less.",
             advice=f"Choose sizes just below the boundary ({where}), or let "

@@ -103,12 +103,12 @@ class JobEvidence(Generic[E]):
         return text_of(share, Unit.RATIO)
 
     @property
-    def per_step_label(self) -> str:
+    def per_step(self) -> str:
         """What savings are per, as words."""
         return "per step" if self.has_steps else "in all that was recorded"
 
     @property
-    def window_label(self) -> str:
+    def window(self) -> str:
         """What shares are of, as words."""
         return "the step" if self.has_steps else "what was recorded"
 

@@ -49,7 +49,7 @@ def informational(finding: Finding, job: JobEvidence[Any], ranks: Sequence[RankE
     """Say why it is for information only."""
     concerned = _concerned(job, ranks)
     idle, ahead = max(each.idle for each in concerned), min(map(_ahead, concerned))
-    queue = f"the host waits {text(ahead, Unit.NANOSECONDS)} {job.per_step_label} for room in its queue"
+    queue = f"the host waits {text(ahead, Unit.NANOSECONDS)} {job.per_step} for room in its queue"
     if idle < _BUSY:
         words = f"the device is idle for only {text(idle, Unit.RATIO)} of the time{f', and {queue}' if ahead else ''}."
     else:

@@ -112,8 +112,8 @@ class PageableCopies(Rule[Evidence]):
         source = "as the trace's pinned copies do" if n["seen"] else "as the link should"
         return self.finding(
             job,
-            f"The GPU waits for copies from pageable memory: {size} {job.per_step_label} at {rate}",
-            evidence=f"{counted(n['number'] / n['per'], 'copy', 'copies')} {job.per_step_label}, of which pageable memory costs "
+            f"The GPU waits for copies from pageable memory: {size} {job.per_step} at {rate}",
+            evidence=f"{counted(n['number'] / n['per'], 'copy', 'copies')} {job.per_step}, of which pageable memory costs "
             f"{job.max_saving}.",
             advice="Let the loader pin its batches, and copy without waiting.",
             assumption=f"Pinned memory is copied at {better}, {source}.",
@@ -171,8 +171,8 @@ class ExposedCopies(Rule[Evidence]):
         size, rate = text(n["size"] / n["per"], Unit.BYTES), text(1e9 * n["rate"], Unit.BYTES_PER_SECOND)
         return self.finding(
             job,
-            f"The GPU does nothing but copy its input for {job.max_saving} {job.per_step_label}",
-            evidence=f"{n['number'] / n['per']:,.3g} copies move {size} to the device {job.per_step_label} at {rate}.",
+            f"The GPU does nothing but copy its input for {job.max_saving} {job.per_step}",
+            evidence=f"{n['number'] / n['per']:,.3g} copies move {size} to the device {job.per_step} at {rate}.",
             advice="Copy the next batch on a stream of its own, from pinned memory and with `non_blocking=True`, while "
             "the device works on this one.",
             assumption="All of it is hidden behind the device's work.",
@@ -233,8 +233,8 @@ class TinyCopies(Rule[Evidence]):
         size = text(n["size"] / n["number"], Unit.BYTES)
         return self.finding(
             job,
-            f"Tiny copies take {job.max_saving} {job.per_step_label}: {n['number'] / n['per']:,.0f} of {size} each",
-            evidence=f"{kinds} {job.per_step_label}, each of less than {self.size:g} KB; their own time and the idle time "
+            f"Tiny copies take {job.max_saving} {job.per_step}: {n['number'] / n['per']:,.0f} of {size} each",
+            evidence=f"{kinds} {job.per_step}, each of less than {self.size:g} KB; their own time and the idle time "
             "before them count.",
             advice="Put small values into one tensor and copy it once; create constants on the device; copy lists of "
             "tensors with `torch._foreach_copy_`.",

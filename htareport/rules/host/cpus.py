@@ -141,9 +141,9 @@ class SlowCpu(Rule[CpuEvidence]):
         return self.finding(
             job,
             f"Operators of rank {worst} take {first.time_ns / first.usual_ns:.2g} times the CPU time of its host's "
-            f"other ranks, and leave its GPU idle for {job.max_saving} {job.per_step_label}",
+            f"other ranks, and leave its GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"{first.number} operators that the {first.ranks} ranks call equally often take "
-            f"{job.time(first.time_ns / windows)} {job.per_step_label} of the CPU themselves, {job.time(first.usual_ns / windows)} in "
+            f"{job.time(first.time_ns / windows)} {job.per_step} of the CPU themselves, {job.time(first.usual_ns / windows)} in "
             f"the median of these ranks: {names}.{also}{waited}",
             advice="Bind each rank to cores of its own near its device, with no more threads than these "
             "(`OMP_NUM_THREADS`, `numactl`); loader workers times ranks no more than cores. Look for other processes "

@@ -80,9 +80,9 @@ class HostBound(Rule[Evidence]):
         edges = edges if n["edges"] > _EDGES else ""
         return self.finding(
             job,
-            f"The GPU waits for the host in {job.percent(job.saving_share)} of {job.window_label}",
-            evidence=f"It is idle for {job.percent(n['idle'])} of {job.window_label}; in {job.percent(n['late'])} of that "
-            f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step_label}.{where}",
+            f"The GPU waits for the host in {job.percent(job.saving_share)} of {job.window}",
+            evidence=f"It is idle for {job.percent(n['idle'])} of {job.window}; in {job.percent(n['late'])} of that "
+            f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step}.{where}",
             advice=" ".join([f"Let the host launch more at once: {more}.", *python]),
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
@@ -193,10 +193,10 @@ class WorkQueued(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"The GPU is idle for {job.max_saving} {job.per_step_label} although its work is queued",
+            f"The GPU is idle for {job.max_saving} {job.per_step} although its work is queued",
             severity=least_of(severity_of(job.saving_share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
-            f"it up: {listed(n['behind'], job, n['per'])} {job.per_step_label}.",
+            f"it up: {listed(n['behind'], job, n['per'])} {job.per_step}.",
             advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "
             "on the device. Record waits between streams; where there are none, the trace may lack work.",
             assumption="What it waits for can go; the lower estimate is that it cannot.",

@@ -42,8 +42,8 @@ class _Loading(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step_label} for the data loader{where}",
-            evidence=f"While the device is idle the host runs {listed(n['names'], job, n['per'])} {job.per_step_label}.",
+            f"The GPU waits {job.max_saving} {job.per_step} for the data loader{where}",
+            evidence=f"While the device is idle the host runs {listed(n['names'], job, n['per'])} {job.per_step}.",
             advice=advice,
             assumption="Loading is hidden behind the device's work altogether.",
             verify="*Data loading* is gone from *Idle time by what the host did*.",

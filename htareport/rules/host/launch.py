@@ -92,8 +92,8 @@ class LaunchBound(Rule[Evidence]):
         what = "that a CUDA graph could replay" if n["proven"] else f"of kernels under {self.short:g} µs"
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step_label} for launches {what}",
-            evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {job.per_step_label} are "
+            f"The GPU waits {job.max_saving} {job.per_step} for launches {what}",
+            evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {job.per_step} are "
             f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
             f"{n['graph']}".strip(),
             advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), '
@@ -148,7 +148,7 @@ class GraphCandidate(Rule[Evidence]):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step_label} for launches that a CUDA graph could replay",
+            f"The GPU waits {job.max_saving} {job.per_step} for launches that a CUDA graph could replay",
             evidence=job.numbers["graph"],
             advice="Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied "
             "into fixed buffers.",

@@ -70,8 +70,8 @@ class DriverAllocations(Rule[Evidence]):
         often = "Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak."
         return self.finding(
             job,
-            f"Memory is asked from the driver while the GPU is idle: {job.max_saving} {job.per_step_label}",
-            evidence=f"{n['calls'] / n['per']:,.3g}× {job.per_step_label}; idle time is filled by "
+            f"Memory is asked from the driver while the GPU is idle: {job.max_saving} {job.per_step}",
+            evidence=f"{n['calls'] / n['per']:,.3g}× {job.per_step}; idle time is filled by "
             f"{listed(n['names'], job, n['per'])}.",
             advice="If this is the start of the process, record once it is warm: such calls are normal there. Else "
             f"{often[0].lower()}{often[1:]}"
@@ -121,7 +121,7 @@ class EmptyCache(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"The cache is emptied in the loop: {job.max_saving} {job.per_step_label} to free and allocate again",
+            f"The cache is emptied in the loop: {job.max_saving} {job.per_step} to free and allocate again",
             evidence=f"In {n['steps']} of {n['of']} steps memory is given back outside of operators "
             f"({times(n['calls'], n['per'])} per step). Idle time is filled by {listed(n['names'], job, n['per'])}.",
             advice="Remove `torch.cuda.empty_cache()` from the loop: the cache is there to be used again, and emptying "

@@ -82,8 +82,8 @@ class UnfusedOptimizer(Rule[Evidence]):
         fused = f"of which {n['fused'] / n['per']:,.3g} work on many tensors" if n["fused"] else "each for one tensor"
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step_label} while {optimizer} updates parameter by parameter",
-            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {job.per_step_label}, {fused}.",
+            f"The GPU waits {job.max_saving} {job.per_step} while {optimizer} updates parameter by parameter",
+            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {job.per_step}, {fused}.",
             advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
             "one. It is `foreach` by default since PyTorch 2.0.",
             assumption="A few kernels take the place of all.",
@@ -135,8 +135,8 @@ class ZeroedGradients(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Filling gradients with zeros takes {job.max_saving} {job.per_step_label}",
-            evidence=f"`Optimizer.zero_grad` launches {n['fills'] / n['per']:,.0f} fills {job.per_step_label}.",
+            f"Filling gradients with zeros takes {job.max_saving} {job.per_step}",
+            evidence=f"`Optimizer.zero_grad` launches {n['fills'] / n['per']:,.0f} fills {job.per_step}.",
             advice="Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.",
             assumption="The first backward pass writes gradients instead of adding to zeros.",
             verify="`Optimizer.zero_grad` launches nothing.",

@@ -92,8 +92,8 @@ class PythonOverhead(Rule[Evidence]):
         within = f" The longest such time is in `{short(caller)}`." if caller else ""
         return self.finding(
             job,
-            f"Python code keeps the GPU waiting {job.max_saving} {job.per_step_label}, in {what}",
-            evidence=f"The device is idle while the host runs {said} {job.per_step_label}: in the function itself, in no "
+            f"Python code keeps the GPU waiting {job.max_saving} {job.per_step}, in {what}",
+            evidence=f"The device is idle while the host runs {said} {job.per_step}: in the function itself, in no "
             f"operator or call of the runtime.{within}",
             advice=_ADVICE[kind],
             assumption="That Python takes no time any more. Recording stacks slows Python itself: it is less without.",

@@ -104,16 +104,16 @@ class FullQueue(Rule[FullQueueEvidence]):
         worst, sentences = job.by_rank[rank], list[str]()
         if worst.waiting_calls:
             sentences.append(
-                f"{worst.waiting_calls:,.3g} launch calls {job.per_step_label} wait for {job.time(worst.waiting_ns)}, "
+                f"{worst.waiting_calls:,.3g} launch calls {job.per_step} wait for {job.time(worst.waiting_ns)}, "
                 f"behind some {worst.launches_before:,} launches in the queue."
             )
         if worst.reported_ns:
             reported = job.time(worst.reported_ns)
-            sentences.append(f"The driver reports a full command buffer for {reported} {job.per_step_label}.")
-        sentences.append(f"The GPU is idle for {job.percent(worst.idle_share)} of {job.window_label}.")
+            sentences.append(f"The driver reports a full command buffer for {reported} {job.per_step}.")
+        sentences.append(f"The GPU is idle for {job.percent(worst.idle_share)} of {job.window}.")
         return self.finding(
             job,
-            f"The CPU waits for room in the launch queue for {job.percent(worst.full_share)} of {job.window_label}",
+            f"The CPU waits for room in the launch queue for {job.percent(worst.full_share)} of {job.window}",
             evidence=" ".join(sentences),
             severity=Severity.LOW,
             spans=worst.spans,

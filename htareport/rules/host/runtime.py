@@ -91,7 +91,7 @@ class LateLoading(Rule[Evidence]):
         said = " and ".join(filter(None, (first, loads)))
         return self.finding(
             job,
-            f"Kernels are loaded or compiled while the GPU is idle: {job.max_saving} {job.per_step_label}",
+            f"Kernels are loaded or compiled while the GPU is idle: {job.max_saving} {job.per_step}",
             evidence=f"{said[0].upper()}{said[1:]}.",
             advice="If these are the first steps of the run, record later ones. Else warm up every shape before, and "
             "load kernels at the start.",
@@ -148,7 +148,7 @@ class Recompilation(Rule[Evidence]):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         n = job.numbers
         said = [
-            f"{words} {job.time(n[name] / n['per'])} {job.per_step_label}"
+            f"{words} {job.time(n[name] / n['per'])} {job.per_step}"
             for words, name in (("compilation takes", "compiling"), ("looking up guards takes", "lookups"))
             if n[name]
         ]
@@ -159,7 +159,7 @@ class Recompilation(Rule[Evidence]):
         words = "; ".join(said)
         return self.finding(
             job,
-            f"torch.compile keeps the host busy while the GPU is idle: {job.max_saving} {job.per_step_label}",
+            f"torch.compile keeps the host busy while the GPU is idle: {job.max_saving} {job.per_step}",
             evidence=f"{words[:1].upper()}{words[1:]}.",
             advice="Let dimensions that change be dynamic, remove graph breaks, and pass Python numbers that change as "
             "tensors; `TORCH_LOGS=recompiles` tells what made it compile again.",
@@ -206,7 +206,7 @@ class GarbageCollection(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Garbage collection leaves the GPU idle for {job.max_saving} {job.per_step_label}",
+            f"Garbage collection leaves the GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"{counted(n['pauses'], 'collection')} recorded, the longest of {job.time(n['longest'])}.",
             advice="Freeze what stays, and collect at the same step on all ranks, every so many steps.",
             assumption="Garbage is collected when the device has work queued.",
@@ -263,7 +263,7 @@ class SlowLaunches(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"Slow launch calls leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            f"Slow launch calls leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"Half of the launch calls take more than {job.time(n['middle'])}, one in twenty more than "
             f"{job.time(n['high'])}; usual are {self.usual:g} µs.",
             advice="Give the launching thread a core of its own near the device: fewer threads (`OMP_NUM_THREADS`) and "

@@ -54,7 +54,7 @@ def behind(job: JobEvidence[Any]) -> str:
     where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
     return (
         "The device had run empty before these calls returned, and only then the host launched more: "
-        f"{times(n['calls'], n['per'])} {job.per_step_label}.{where}"
+        f"{times(n['calls'], n['per'])} {job.per_step}.{where}"
     )
 
 
@@ -98,7 +98,7 @@ class SyncDrains(Waits):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
             job,
-            f"Synchronising calls leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            f"Synchronising calls leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
             advice="Move what waits for the device out of the loop, or do it every n steps; copy with "
             "`non_blocking=True` from pinned memory, and make constants on the device (`torch.full`).",
@@ -131,7 +131,7 @@ class ScalarReadback(Waits):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
             job,
-            f"Reading single numbers from the GPU leaves it idle for {job.max_saving} {job.per_step_label}",
+            f"Reading single numbers from the GPU leaves it idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
             advice=(
                 "Take such numbers from what the host knows (lengths, whether a mask is all ones), decide on the "
@@ -170,7 +170,7 @@ class DataShapes(Waits):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
             job,
-            f"Operators whose size depends on data leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            f"Operators whose size depends on data leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
             advice="Compute with the mask instead of selecting: `torch.where(mask, a, b)`, multiplication, "
             "`index_fill`, `topk` with a fixed number; give `repeat_interleave` its `output_size`.",
@@ -206,7 +206,7 @@ class CopiesBack(Waits):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
             job,
-            f"Blocking copies to the host leave the GPU idle for {job.max_saving} {job.per_step_label}",
+            f"Blocking copies to the host leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
             advice="Copy into pinned memory with `non_blocking=True` and an event, launch the next step first, and use "
             "the values afterwards; copy once instead of tensor by tensor.",
@@ -251,7 +251,7 @@ class WholeDevice(Waits):
         return evidence
 
     def tell(self, job: JobEvidence[Any]) -> Finding:
-        idle = f"the GPU is idle for {job.max_saving} {job.per_step_label}"
+        idle = f"the GPU is idle for {job.max_saving} {job.per_step}"
         if job.numbers["blocking"]:
             return self.finding(
                 job,

@@ -39,7 +39,7 @@ class SampledOnHost(Waits):
     def tell(self, job: JobEvidence[Any]) -> Finding:
         return self.finding(
             job,
-            f"Reading each token leaves the GPU idle for {job.max_saving} {job.per_step_label}",
+            f"Reading each token leaves the GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"Right behind the sampling of tokens: {behind(job)}",
             advice="Leave tokens on the device, copy them to the host beside the next step, and test for the end of "
             "sequences every few tokens; engines call it asynchronous scheduling.",

@@ -256,7 +256,7 @@ class BandwidthBoundDecode(Rule[Evidence]):
             "blame",
             severity=Severity.LOW,
             evidence=f"On rank {rank}, {job.percent(n['share'])} of compute reads {text(n['bytes'], Unit.BYTES)} "
-            f"{job.per_step_label} at {text(n['rate'], Unit.BYTES_PER_SECOND)}: {listed}.",
+            f"{job.per_step} at {text(n['rate'], Unit.BYTES_PER_SECOND)}: {listed}.",
             advice="Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: "
             "more sequences at once, speculative decoding.",
             verify="Tokens per second rise.",

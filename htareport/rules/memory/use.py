@@ -109,8 +109,8 @@ class Headroom(Rule[Evidence]):
             "large fits",
             evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} of {sized(n['capacity'])} "
             f"at the peak, while kernels are small and the device is idle for {job.percent(n['idle'])} of "
-            f"{job.window_label} because the host dispatches. With the larger batch that is {job.time(n['saved'])} less "
-            f"{job.per_step_label}, for as many samples as today: no further saving where findings about the host count that "
+            f"{job.window} because the host dispatches. With the larger batch that is {job.time(n['saved'])} less "
+            f"{job.per_step}, for as many samples as today: no further saving where findings about the host count that "
             "time.",
             advice=f"Raise the batch size by up to {n['times']:.2g} times, and adjust the learning rate. Where it must "
             "stay, use fewer devices, or fewer and larger micro-batches."
@@ -178,9 +178,9 @@ class Churn(Rule[Evidence]):
         n = job.numbers
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step_label} while memory is allocated again and again",
+            f"The GPU waits {job.max_saving} {job.per_step} while memory is allocated again and again",
             evidence=f"On rank {job.worst_rank}, {n['device']}, {counted(n['calls'], 'allocation')} of "
-            f"{sized(n['turned'])} {job.per_step_label}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
+            f"{sized(n['turned'])} {job.per_step}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
             "host is in `aten::empty` and its like.",
             advice="Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place "
             "or with `out=`, make buffers once.",

@@ -110,7 +110,7 @@ class WorkMissing(Rule[Evidence]):
             said.append(f"{counted(n['empty'], 'step has', 'steps have')} hardly any device events")
         if not said:
             said.append(
-                f"the device seems idle for {job.percent(n['idle'])} of {job.window_label}, but the host is late in only "
+                f"the device seems idle for {job.percent(n['idle'])} of {job.window}, but the host is late in only "
                 f"{job.percent(n['host'])} of that: graphs were launched, and hardly any of their kernels recorded"
             )
         return said

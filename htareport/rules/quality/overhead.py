@@ -64,7 +64,7 @@ class ProfilerOverhead(Rule[Evidence]):
         if n["stacks"] > self.stacks:
             said.append(f"{job.percent(n['stacks'])} of all events are Python calls (`with_stack=True`)")
         if n["share"] > self.share:
-            said.append(f"the profiler's own work takes {job.percent(n['share'])} of {job.window_label}")
+            said.append(f"the profiler's own work takes {job.percent(n['share'])} of {job.window}")
         words = " and ".join(said)
         return self.finding(
             job,
