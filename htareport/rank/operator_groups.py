@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,20 @@ _ALIGN = re.compile(r"_align(\d+)\b")
 _INNER, _OUTER = re.compile(r"cutlass_\w+"), re.compile(r"(?:void )?([^(<]{1,80})")
 
 
+@dataclass(frozen=True)
+class GroupSummary:
+    """A group of calls in few words: calls and time are per step."""
+
+    name: str
+    shapes: str
+    precision: str
+    roof_share: float
+    bound: str  # compute or memory
+    time_ns: float
+    calls: float
+    kernel: str
+
+
 class Group:
     """Calls of one operator with the same shapes that run the same kernel, within the steps."""
 
@@ -35,18 +50,18 @@ class Group:
         self.kernel = rank.loaded.strings[kernel]
         self.precision = str(list(Precision)[precision])
 
-    def told(self, steps: int) -> dict[str, Any]:
-        """What sentences say of it, times per step in ns."""
-        return {
-            "name": self.signature.name,
-            "shapes": self.signature.shapes,
-            "precision": self.precision,
-            "roof": self.roof,
-            "bound": "compute" if self.by_compute >= self.by_memory else "memory",
-            "time": self.time / steps,
-            "calls": len(self.calls) / steps,
-            "kernel": short(self.kernel),
-        }
+    def summary(self, steps: int) -> GroupSummary:
+        """What sentences say of it."""
+        return GroupSummary(
+            name=self.signature.name,
+            shapes=self.signature.shapes,
+            precision=self.precision,
+            roof_share=self.roof,
+            bound="compute" if self.by_compute >= self.by_memory else "memory",
+            time_ns=self.time / steps,
+            calls=len(self.calls) / steps,
+            kernel=short(self.kernel),
+        )
 
 
 def short(kernel: str) -> str:

@@ -39,7 +39,34 @@ _SLOW, _LARGE = 5e9, 4 * 2**20  # Bytes per second that any link between devices
 
 
 @dataclass(frozen=True)
-class ExposedCommunication(Rule[Evidence]):
+class AwaitedKind:
+    """One kind of collective that compute waits for."""
+
+    what: str  # Collective and process group.
+    collective: str
+    is_single: bool  # Whether all of it is float32.
+    in_backward: bool
+    of_layers: bool
+    of_stages: bool
+    median_bytes: float  # nan where the trace does not tell,
+    time_ns: float  # per step,
+    bytes_per_second: float  # with all waiting.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposedCommunicationEvidence(Evidence):
+    """What was seen on one rank: communication is exposed."""
+
+    exposed: float
+    late: float
+    communication: float
+    alone_ns: float
+    groups: list[AwaitedKind]
+    world: int
+
+
+@dataclass(frozen=True)
+class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
     """Communication takes time in which the device computes nothing.
 
     ## When it speaks
@@ -65,80 +92,81 @@ class ExposedCommunication(Rule[Evidence]):
 
     least: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ExposedCommunicationEvidence | None:
         claim, every = awaited(rank), per(rank)
         rows = kernels(rank)
-        numbers = {
-            "exposed": total(exposed(rank)) / every,
-            "late": (total(exposed(rank)) - total(claim)) / every,
-            "communication": total(rank.busy("comm")) / every,
-            "alone": total(minus(compute(rank), rank.busy("comm"))) / every,
-            "groups": _groups(rank, rows.assign(awaited=covered_by(rank, claim, rows)), every),
-            "world": world_size_of(rank.captures[0].meta) or 1,
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return ExposedCommunicationEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            exposed=total(exposed(rank)) / every,
+            late=(total(exposed(rank)) - total(claim)) / every,
+            communication=total(rank.busy("comm")) / every,
+            alone_ns=total(minus(compute(rank), rank.busy("comm"))) / every,
+            groups=_groups(rank, rows.assign(awaited=covered_by(rank, claim, rows)), every),
+            world=world_size_of(rank.captures[0].meta) or 1,
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[ExposedCommunicationEvidence]) -> Finding | None:
         if job.saving_share < self.least:
             return None
         return self.finding(
             job,
             f"Communication is exposed for {job.percent(job.saving_share)} of {job.window}: {job.max_saving} "
             f"{job.per_step}",
-            evidence=" ".join(self._evidence(job, n)),
-            advice=" ".join(self._advice(job, n)),
+            evidence=" ".join(self._evidence(job)),
+            advice=" ".join(self._advice(job)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
             verify="`exposed_comm_pct` goes down in `htareport diff`.",
             snippet=_SNIPPETS[_way(job)],
         )
 
     @staticmethod
-    def _evidence(job: JobEvidence[Any], n: Mapping[str, Any]) -> list[str]:
-        elsewhere = n["exposed"] - n["late"] - job.max_saving_ns
-        length, alone = job.time(n["communication"]), job.time(n["exposed"])
+    def _evidence(job: JobEvidence[ExposedCommunicationEvidence]) -> list[str]:
+        worst = job.worst
+        elsewhere = worst.exposed - worst.late - job.max_saving_ns
+        length, alone = job.time(worst.communication), job.time(worst.exposed)
         said = [
             f"On rank {job.worst_rank} there is communication for {length} {job.per_step}, without compute for {alone}."
         ]
-        if n["late"] > 0.01 * n["exposed"]:
-            said.append(f"In {job.time(n['late'])} the host has not launched the next compute anyway.")
-        if n["groups"]:
+        if worst.late > 0.01 * worst.exposed:
+            said.append(f"In {job.time(worst.late)} the host has not launched the next compute anyway.")
+        if worst.groups:
             said.append(
-                f"By kind, as far as compute waits: {', '.join(_group_words(group, job) for group in n['groups'])}."
+                f"By kind, as far as compute waits: {', '.join(_group_words(group, job) for group in worst.groups)}."
             )
-        if elsewhere > 0.01 * n["exposed"]:
+        if elsewhere > 0.01 * worst.exposed:
             said.append(
                 f"Of that {job.time(elsewhere)} are due to late or slow ranks, which have findings of their own."
             )
         return said
 
     @staticmethod
-    def _advice(job: JobEvidence[Any], n: Mapping[str, Any]) -> list[str]:
-        said = []
-        if n["world"] > job.num_ranks:
+    def _advice(job: JobEvidence[ExposedCommunicationEvidence]) -> list[str]:
+        worst, said = job.worst, list[str]()
+        if worst.world > job.num_ranks:
             recorded = "is" if job.num_ranks == 1 else "are"
             said.append(
-                f"Only {job.num_ranks} of {n['world']} ranks {recorded} recorded: record all of them to see what of "
+                f"Only {job.num_ranks} of {worst.world} ranks {recorded} recorded: record all of them to see what of "
                 "this is waiting for a late rank."
             )
         way = _way(job)
-        if job.max_saving_ns > n["alone"] and way != "stages":
+        if job.max_saving_ns > worst.alone_ns and way != "stages":
             said.append(
-                f"Only {job.time(n['alone'])} of compute run without communication, so that hiding is not enough: "
+                f"Only {job.time(worst.alone_ns)} of compute run without communication, so that hiding is not enough: "
                 "send less, less often, or over faster links."
             )
-        slow = [each for each in n["groups"] if each["rate"] < _SLOW and each["size"] >= _LARGE]
+        slow = [each for each in worst.groups if each.bytes_per_second < _SLOW and each.median_bytes >= _LARGE]
         if slow:
-            rate = text(slow[0]["rate"], Unit.BYTES_PER_SECOND)
+            rate = text(slow[0].bytes_per_second, Unit.BYTES_PER_SECOND)
             said.append(
                 f"Large calls at {rate} come late on some rank, or take a slow way: `NCCL_DEBUG=INFO` shows which."
             )
-        if way == "gradients" and any(group["single"] for group in n["groups"]):
+        if way == "gradients" and any(group.is_single for group in worst.groups):
             said.append("They are fp32: reduce in bf16 (`bf16_compress_hook`).")
         return [*said, _REMEDIES[way]]
 
 
-def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
+def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[AwaitedKind]:
     """What is awaited most, per step: by collective and process group."""
     columns = {name: rows[name].to_numpy() for name in ("what", "collective", "awaited", "dur", "bytes", "dtype")}
     first, number = distinct(columns["what"], columns["collective"])
@@ -157,54 +185,56 @@ def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[dict[str, Any]]:
 
 def _group(
     name: tuple[str, str], time: float, columns: Mapping[str, NDArray[Any]], flags: Sequence[NDArray[np.bool_]]
-) -> dict[str, Any]:
+) -> AwaitedKind:
     """What is told of one kind of collective that compute waits for so long, in ns per step."""
     known = columns["bytes"][~np.isnan(columns["bytes"])]
     size = float(known.sum()) if len(known) else float("nan")
     back, layers, stages = (bool(flag.all()) for flag in flags)
-    return {
-        "what": name[0],
-        "collective": name[1],
-        "single": bool(np.isin(columns["dtype"], SINGLE).all()),
-        "back": back,
-        "layers": layers,
-        "stages": stages,
-        "size": float(np.median(known)) if len(known) else float("nan"),
-        "time": time,
-        "rate": 1e9 * size / max(int(columns["dur"].sum()), 1),
-    }
+    return AwaitedKind(
+        what=name[0],
+        collective=name[1],
+        is_single=bool(np.isin(columns["dtype"], SINGLE).all()),
+        in_backward=back,
+        of_layers=layers,
+        of_stages=stages,
+        median_bytes=float(np.median(known)) if len(known) else float("nan"),
+        time_ns=time,
+        bytes_per_second=1e9 * size / max(int(columns["dur"].sum()), 1),
+    )
 
 
-def _group_words(group: dict[str, Any], job: JobEvidence[Any]) -> str:
-    unknown = group["collective"] == OTHER
-    said = f"{'collectives of unknown kind' if unknown else group['what']} {job.time(group['time'])}"
-    if not np.isfinite(group["rate"]):
+def _group_words(group: AwaitedKind, job: JobEvidence[ExposedCommunicationEvidence]) -> str:
+    unknown = group.collective == OTHER
+    said = f"{'collectives of unknown kind' if unknown else group.what} {job.time(group.time_ns)}"
+    if not np.isfinite(group.bytes_per_second):
         return said
-    size, rate = text(group["size"], Unit.BYTES), text(group["rate"], Unit.BYTES_PER_SECOND)
+    size, rate = text(group.median_bytes, Unit.BYTES), text(group.bytes_per_second, Unit.BYTES_PER_SECOND)
     return f"{said} (median call {size}, {rate} with all waiting)"
 
 
-def _way(job: JobEvidence[Any]) -> str:
+def _way(job: JobEvidence[ExposedCommunicationEvidence]) -> str:
     """What the collective that is awaited most is for, of those whose kind is known.
 
     A job that only infers has no gradients, and its parameters lie where they are used: it reduces parts of layers.
     """
-    groups = job.numbers["groups"]
-    if groups and groups[0]["stages"]:
+    groups = job.worst.groups
+    if groups and groups[0].of_stages:
         return "stages"
-    group = next((each for each in groups if each["collective"] != OTHER), {"collective": OTHER})
-    collective = group["collective"]
+    group = next((group for group in groups if group.collective != OTHER), None)
+    if group is None:
+        return "other"
+    collective = group.collective
     if collective.startswith("all_to_all") or collective == "send_recv":
         return "exchange"
     if collective.startswith(("all_reduce", "reduce_scatter", "all_gather")):
         shards = not collective.startswith("all_reduce")
         return (
             "layers"
-            if group["layers"] or job.infers
+            if group.of_layers or job.infers
             else "shards"
             if shards
             else "gradients"
-            if group["back"]
+            if group.in_backward
             else "reduction"
         )
     return "other"

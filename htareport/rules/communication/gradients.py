@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,8 +40,18 @@ _MOST_SEARCHED = 512
 _QUEUED_NS = 20_000  # A collective that starts so soon behind another had to wait for it.
 
 
+@dataclass(frozen=True, kw_only=True)
+class OverlapEvidence(Evidence):
+    """Reductions of gradients, per step, and how much of them runs under compute."""
+
+    hidden_share: float
+    free_ns: float  # Compute of the backward pass without communication.
+    time_ns: float
+    calls: float
+
+
 @dataclass(frozen=True)
-class LittleOverlap(Rule[Evidence]):
+class LittleOverlap(Rule[OverlapEvidence]):
     """Gradients are reduced behind the backward pass although it has compute that could hide them.
 
     ## When it speaks
@@ -67,7 +76,7 @@ class LittleOverlap(Rule[Evidence]):
     overlap: float = 0.7
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> OverlapEvidence | None:
         rows = gradients(rank)
         if not len(rows):
             return None
@@ -80,16 +89,22 @@ class LittleOverlap(Rule[Evidence]):
         if hidden >= self.overlap or rank.share(claim) < self.least:
             return None
         every = per(rank)
-        numbers = {"hidden": hidden, "free": total(free) / every, "time": total(mine) / every}
-        return Evidence(claim=claim, numbers=numbers | {"calls": len(rows) / every}, spans=rank.spans(claim))
+        return OverlapEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            hidden_share=hidden,
+            free_ns=total(free) / every,
+            time_ns=total(mine) / every,
+            calls=len(rows) / every,
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[OverlapEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"The backward pass could hide {job.max_saving} more of the gradients' communication {job.per_step}",
-            evidence=f"It launches {counted(n['calls'], 'collective')} of {job.time(n['time'])} {job.per_step}, of "
-            f"which {job.percent(n['hidden'])} run under compute, while {job.time(n['free'])} of its compute run "
+            evidence=f"It launches {counted(worst.calls, 'collective')} of {job.time(worst.time_ns)} {job.per_step}, of "
+            f"which {job.percent(worst.hidden_share)} run under compute, while {job.time(worst.free_ns)} of its compute run "
             "without communication.",
             advice="Let the first bucket be ready earlier: a smaller `bucket_cap_mb` than the default 25, "
             "`static_graph=True`, `find_unused_parameters=False`; under FSDP smaller blocks.",
@@ -107,8 +122,18 @@ def gradients(rank: Rank) -> pd.DataFrame:
     return rows[reducing & ~is_of_layers(rows) & in_backward(rank, rows)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TailBucketEvidence(Evidence):
+    """What was seen on one rank: the last bucket is reduced alone."""
+
+    what: str
+    time: float
+    bytes: float
+    share: float
+
+
 @dataclass(frozen=True)
-class TailBucket(Rule[Evidence]):
+class TailBucket(Rule[TailBucketEvidence]):
     """The last gradients are reduced when the backward pass is over, and everything waits for them.
 
     ## When it speaks
@@ -133,7 +158,7 @@ class TailBucket(Rule[Evidence]):
 
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> TailBucketEvidence | None:
         rows = _tails(rank)
         if not len(rows):
             return None
@@ -141,22 +166,23 @@ class TailBucket(Rule[Evidence]):
         claim = common(awaited(rank), sets_of(rank, rows.assign(ts=rows["end"] - least, end=rows["end"] - least // 4)))
         if rank.share(claim) < self.least:
             return None
-        numbers = {
-            "what": rows["what"].iloc[-1],
-            "time": float(rows["dur"].mean()),
-            "bytes": float(rows["bytes"].mean()),
-            "share": float(rows["dur"].sum() / max(gradients(rank)["dur"].sum(), 1)),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=str(numbers["what"])))
+        return TailBucketEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name=str(rows["what"].iloc[-1])),
+            what=rows["what"].iloc[-1],
+            time=float(rows["dur"].mean()),
+            bytes=float(rows["bytes"].mean()),
+            share=float(rows["dur"].sum() / max(gradients(rank)["dur"].sum(), 1)),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        size = f" of {text(n['bytes'], Unit.BYTES)}" if np.isfinite(n["bytes"]) else ""
+    def tell(self, job: JobEvidence[TailBucketEvidence]) -> Finding:
+        worst = job.worst
+        size = f" of {text(worst.bytes, Unit.BYTES)}" if np.isfinite(worst.bytes) else ""
         return self.finding(
             job,
             f"The last bucket of gradients is reduced alone, {job.max_saving} {job.per_step}",
-            evidence=f"When the backward pass has computed everything, {n['what']}{size} takes another "
-            f"{job.time(n['time'])}, {job.percent(n['share'])} of the time of all gradients.",
+            evidence=f"When the backward pass has computed everything, {worst.what}{size} takes another "
+            f"{job.time(worst.time)}, {job.percent(worst.share)} of the time of all gradients.",
             advice="Make the last bucket smaller with a lower `bucket_cap_mb`. It holds the first layers' parameters: "
             "large embeddings there make it large.",
             assumption="A bucket a quarter as large takes a quarter of the time.",
@@ -183,8 +209,17 @@ def _tails(rank: Rank) -> pd.DataFrame:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class SinglePrecisionGradientsEvidence(Evidence):
+    """What was seen on one rank: gradients are reduced in fp32."""
+
+    half: float
+    bytes: float
+    what: str
+
+
 @dataclass(frozen=True)
-class SinglePrecisionGradients(Rule[Evidence]):
+class SinglePrecisionGradients(Rule[SinglePrecisionGradientsEvidence]):
     """Gradients are reduced in fp32 although the model computes in half precision.
 
     ## When it speaks
@@ -209,7 +244,7 @@ class SinglePrecisionGradients(Rule[Evidence]):
     half: float = 0.5
     least: float = 0.3
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SinglePrecisionGradientsEvidence | None:
         rows = gradients(rank)
         rows = rows[_in_single(rows)]
         if not len(rows):
@@ -219,18 +254,21 @@ class SinglePrecisionGradients(Rule[Evidence]):
         if share < self.half or total(exposed) < self.least * total(awaited(rank)):
             return None
         half = sets_of(rank, rows.assign(ts=rows["end"] - moving(rows) // 2))
-        numbers = {"half": share, "bytes": rows["bytes"].sum(min_count=1) / per(rank), "what": rows["what"].iloc[0]}
-        return Evidence(
-            claim=common(exposed, half), numbers=numbers, spans=rank.spans(exposed, name=str(numbers["what"]))
+        return SinglePrecisionGradientsEvidence(
+            claim=common(exposed, half),
+            spans=rank.spans(exposed, name=str(rows["what"].iloc[0])),
+            half=share,
+            bytes=rows["bytes"].sum(min_count=1) / per(rank),
+            what=rows["what"].iloc[0],
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        size = f"{text(n['bytes'], Unit.BYTES)} {job.per_step}" if np.isfinite(n["bytes"]) else "gradients"
+    def tell(self, job: JobEvidence[SinglePrecisionGradientsEvidence]) -> Finding:
+        worst = job.worst
+        size = f"{text(worst.bytes, Unit.BYTES)} {job.per_step}" if np.isfinite(worst.bytes) else "gradients"
         return self.finding(
             job,
             f"Gradients are reduced in fp32: {job.max_saving} {job.per_step} could be saved in bf16",
-            evidence=f"{n['what']} moves {size} as fp32, while {job.percent(n['half'])} of compute time is in "
+            evidence=f"{worst.what} moves {size} as fp32, while {job.percent(worst.half)} of compute time is in "
             "kernels of half precision.",
             advice="Reduce in bf16: a communication hook (DDP), `reduce_dtype` (FSDP). Check the loss: sums over very "
             "many ranks lose precision.",

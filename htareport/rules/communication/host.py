@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import IDLE, during, names_of, per, rows_named, times
@@ -21,8 +20,16 @@ _ON_HOST = re.compile(
 _WRAPPER = re.compile(r"^(?:Broadcast|Scatter|Gather|ReduceAddCoalesced)(?:Backward)?$|^DataParallel\.forward")
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostCollectivesEvidence(Evidence):
+    """What was seen on one rank: the host communicates in the loop."""
+
+    names: list[tuple[str, int]]
+    windows: int
+
+
 @dataclass(frozen=True)
-class HostCollectives(Rule[Evidence]):
+class HostCollectives(Rule[HostCollectivesEvidence]):
     """The device is idle while the host is in a barrier, or exchanges Python objects.
 
     ## When it speaks
@@ -46,22 +53,22 @@ class HostCollectives(Rule[Evidence]):
 
     least: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> HostCollectivesEvidence | None:
         rows = rows_named(rank, _ON_HOST)
         claim = during(rank, rows)
         if rank.share(claim) < self.least:
             return None
         names = Counter(names_of(rank, rows)).most_common(3)
-        return Evidence(
-            claim=claim, numbers={"names": names, "per": per(rank)}, spans=rank.spans(claim, name=names[0][0])
+        return HostCollectivesEvidence(
+            claim=claim, spans=rank.spans(claim, name=names[0][0]), names=names, windows=per(rank)
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[HostCollectivesEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"The GPU is idle for {job.max_saving} {job.per_step} while the host communicates",
-            evidence=f"Meanwhile the host runs {times(n['names'], n['per'])} {job.per_step}.",
+            evidence=f"Meanwhile the host runs {times(worst.names, worst.windows)} {job.per_step}.",
             advice="Take barriers out of the loop: collectives wait by themselves. Exchange numbers as tensors on the "
             "device, every n steps, instead of objects.",
             assumption="None of it is needed in every step.",
@@ -70,8 +77,17 @@ class HostCollectives(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LegacyParallelEvidence(Evidence):
+    """What was seen on one rank: outdated way of running in parallel."""
+
+    names: list[str]
+    devices: int
+    gloo: bool
+
+
 @dataclass(frozen=True)
-class LegacyParallel(Rule[Evidence]):
+class LegacyParallel(Rule[LegacyParallelEvidence]):
     """Several devices of one process under DataParallel, or devices that communicate through gloo.
 
     ## When it speaks
@@ -92,17 +108,17 @@ class LegacyParallel(Rule[Evidence]):
     requires = frozenset({Capability.GPU, Capability.HOST_OPS})
     confidence = "high"
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LegacyParallelEvidence | None:
         devices = len(rank.devices)
         names = sorted(set(names_of(rank, rows_named(rank, _WRAPPER)))) if devices > 1 else []
         gloo = _only_gloo(rank) and len(rows_named(rank, re.compile(r"^gloo:"))) > 0
-        return Evidence(numbers={"names": names, "devices": devices, "gloo": gloo}) if names or gloo else None
+        return LegacyParallelEvidence(names=names, devices=devices, gloo=gloo) if names or gloo else None
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.by_rank[min(job.by_rank)].numbers
-        if n["names"]:
-            title = f"DataParallel drives {n['devices']} GPUs from one process"
-            evidence = f"The process runs {', '.join(f'`{name}`' for name in n['names'])} on all of them."
+    def tell(self, job: JobEvidence[LegacyParallelEvidence]) -> Finding:
+        worst = job.by_rank[min(job.by_rank)]
+        if worst.names:
+            title = f"DataParallel drives {worst.devices} GPUs from one process"
+            evidence = f"The process runs {', '.join(f'`{name}`' for name in worst.names)} on all of them."
             advice = "Use DistributedDataParallel with one process per GPU: no copies of the model in each step."
             snippet = "torchrun --nproc-per-node=gpu main.py\nmodel = DistributedDataParallel(model, [local_rank])"
         else:

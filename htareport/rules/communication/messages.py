@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,8 +26,19 @@ _NORM = re.compile(r"^SyncBatchNorm")
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 
 
+@dataclass(frozen=True, kw_only=True)
+class SmallMessagesEvidence(Evidence):
+    """What was seen on one rank: small messages."""
+
+    calls: float
+    size: float
+    time: float
+    share: float
+    what: str
+
+
 @dataclass(frozen=True)
-class SmallMessages(Rule[Evidence]):
+class SmallMessages(Rule[SmallMessagesEvidence]):
     """Many small collectives: their time is latency, which one larger collective has once.
 
     ## When it speaks
@@ -56,7 +66,7 @@ class SmallMessages(Rule[Evidence]):
     share: float = 0.2
     calls: float = 8.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SmallMessagesEvidence | None:
         rows = kernels(rank)
         hosted = max(len(capture.devices) for capture in rank.captures)
         limit = 1024 * np.where(rows["group_size"] > max(hosted, 1), self.far, self.near)
@@ -67,26 +77,27 @@ class SmallMessages(Rule[Evidence]):
         kinds = ["device", "capture", "step", "what"]
         rest = small[small.sort_values("least", kind="stable").duplicated(kinds, keep="last").reindex(small.index)]
         claim = common(awaited(rank), sets_of(rank, rest.assign(ts=rest["end"] - rest["least"])))
-        numbers = {
-            "calls": len(small) / per(rank),
-            "size": float(small["bytes"].median()),
-            "time": float(small["dur"].median()),
-            "share": float(small["dur"].sum() / rows["dur"].sum()),
-            "what": small["what"].mode().iloc[0],
-        }
         return (
-            Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=str(numbers["what"])))
+            SmallMessagesEvidence(
+                claim=claim,
+                spans=rank.spans(claim, name=str(small["what"].mode().iloc[0])),
+                calls=len(small) / per(rank),
+                size=float(small["bytes"].median()),
+                time=float(small["dur"].median()),
+                share=float(small["dur"].sum() / rows["dur"].sum()),
+                what=small["what"].mode().iloc[0],
+            )
             if total(claim)
             else None
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[SmallMessagesEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
-            f"{n['calls']:,.0f} small collectives {job.per_step} could go in one: {job.max_saving}",
-            evidence=f"They move {text(n['size'], Unit.BYTES)} in {job.time(n['time'])} (medians), mostly "
-            f"{n['what']}, and take {job.percent(n['share'])} of the communication time.",
+            f"{worst.calls:,.0f} small collectives {job.per_step} could go in one: {job.max_saving}",
+            evidence=f"They move {text(worst.size, Unit.BYTES)} in {job.time(worst.time)} (medians), mostly "
+            f"{worst.what}, and take {job.percent(worst.share)} of the communication time.",
             advice=f"Put them together: {'' if job.infers else _BUCKETS}one flattened tensor, or the coalescing "
             "manager.",
             assumption="One of each kind and step stays, and takes no longer than the longest does now.",
@@ -112,8 +123,17 @@ def _behind(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class ManyCollectivesEvidence(Evidence):
+    """What was seen on one rank: too many collectives."""
+
+    calls: float
+    largest: int
+    what: str
+
+
 @dataclass(frozen=True)
-class ManyCollectives(Rule[Evidence]):
+class ManyCollectives(Rule[ManyCollectivesEvidence]):
     """Collectives of one kind are issued one by one in quick succession, and the device is idle in between.
 
     ## When it speaks
@@ -138,7 +158,7 @@ class ManyCollectives(Rule[Evidence]):
     within: float = 1000.0
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ManyCollectivesEvidence | None:
         found, sizes, names = Sets(), list[int](), list[str]()
         for device, capture in rank.lanes:
             rows = kernels(rank)
@@ -151,8 +171,13 @@ class ManyCollectives(Rule[Evidence]):
         if rank.share(claim) < self.least:
             return None
         largest = max(sizes)
-        numbers = {"calls": sum(sizes) / per(rank), "largest": largest, "what": names[sizes.index(largest)]}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return ManyCollectivesEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            calls=sum(sizes) / per(rank),
+            largest=largest,
+            what=names[sizes.index(largest)],
+        )
 
     def _bursts(self, rank: Rank, rows: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First and last row of each long run of one kind, each soon behind the one before, without compute between."""
@@ -162,12 +187,12 @@ class ManyCollectives(Rule[Evidence]):
         long = last - first + 1 >= self.calls
         return first[long], last[long]
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[ManyCollectivesEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"Between collectives that follow each other the GPU is idle for {job.max_saving} {job.per_step}",
-            evidence=f"{n['calls']:,.0f} {job.per_step} come in bursts, up to {n['largest']} in a row: {n['what']}.",
+            evidence=f"{worst.calls:,.0f} {job.per_step} come in bursts, up to {worst.largest} in a row: {worst.what}.",
             advice="Issue them as one: the coalescing manager, a flattened tensor, `foreach` collectives; leave out "
             "those that repeat what is known.",
             assumption="Launching one takes no idle time.",
@@ -176,8 +201,15 @@ class ManyCollectives(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SyncBatchNormEvidence(Evidence):
+    """What was seen on one rank: syncBatchNorm communicates."""
+
+    calls: float
+
+
 @dataclass(frozen=True)
-class SyncBatchNorm(Rule[Evidence]):
+class SyncBatchNorm(Rule[SyncBatchNormEvidence]):
     """SyncBatchNorm exchanges tiny statistics in every layer, forward and backward.
 
     ## When it speaks
@@ -201,7 +233,7 @@ class SyncBatchNorm(Rule[Evidence]):
     calls: float = 20.0
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SyncBatchNormEvidence | None:
         rows = kernels(rank)
         rows = rows[launched_in(rank, _NORM, rows)]
         if len(rows) < self.calls * per(rank):
@@ -209,15 +241,15 @@ class SyncBatchNorm(Rule[Evidence]):
         claim = common(awaited(rank), sets_of(rank, rows))
         if rank.share(claim) < self.least:
             return None
-        return Evidence(
-            claim=claim, numbers={"calls": len(rows) / per(rank)}, spans=rank.spans(claim, name="SyncBatchNorm")
+        return SyncBatchNormEvidence(
+            claim=claim, spans=rank.spans(claim, name="SyncBatchNorm"), calls=len(rows) / per(rank)
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[SyncBatchNormEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
-            f"SyncBatchNorm communicates {n['calls']:,.0f} times {job.per_step}: {job.max_saving}",
+            f"SyncBatchNorm communicates {worst.calls:,.0f} times {job.per_step}: {job.max_saving}",
             evidence="Each layer exchanges its statistics, a few KB, and the next kernel waits for them.",
             advice="Plain BatchNorm where a rank's batch is large enough (from about 16), GroupNorm, or a larger batch "
             "per rank. Compare the accuracy.",

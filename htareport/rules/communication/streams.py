@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,8 +26,17 @@ _SHARDED = re.compile(r"FSDP|FullySharded|fully_shard")
 _SHARD_GROUP = re.compile(r"fsdp|shard|(?:^|_)dp", re.IGNORECASE)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SerialisedCollectiveEvidence(Evidence):
+    """What was seen on one rank: collectives on the compute stream."""
+
+    what: str
+    calls: float
+    stream: str
+
+
 @dataclass(frozen=True)
-class SerialisedCollective(Rule[Evidence]):
+class SerialisedCollective(Rule[SerialisedCollectiveEvidence]):
     """Collectives run on the stream of compute, so that nothing can overlap them.
 
     ## When it speaks
@@ -53,7 +61,7 @@ class SerialisedCollective(Rule[Evidence]):
     least: float = 0.05
     computes: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SerialisedCollectiveEvidence | None:
         rows = kernels(rank)
         events = rank.device_events
         computing = events[(events["kind"] == "compute").to_numpy()]
@@ -66,16 +74,21 @@ class SerialisedCollective(Rule[Evidence]):
         if rank.share(claim) < self.least:
             return None
         what = str(rows.groupby("what")["dur"].sum().idxmax())
-        numbers = {"what": what, "calls": len(rows) / per(rank), "stream": str(rows["stream"].iloc[0])}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=what))
+        return SerialisedCollectiveEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name=what),
+            what=what,
+            calls=len(rows) / per(rank),
+            stream=str(rows["stream"].iloc[0]),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[SerialisedCollectiveEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"Collectives hold up compute on its own stream for {job.max_saving} {job.per_step}",
-            evidence=f"{counted(n['calls'], 'collective')} {job.per_step} on stream {n['stream']}, which also computes; "
-            f"mostly {n['what']}.",
+            evidence=f"{counted(worst.calls, 'collective')} {job.per_step} on stream {worst.stream}, which also computes; "
+            f"mostly {worst.what}.",
             advice="Issue them with `async_op=True` and wait where the result is needed. What needs the result at once "
             "cannot overlap: split the batch in two, and compute one half meanwhile.",
             assumption="Other compute of the step can run meanwhile.",
@@ -84,8 +97,17 @@ class SerialisedCollective(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LateGatherEvidence(Evidence):
+    """What was seen on one rank: parameters are gathered late."""
+
+    late: float
+    calls: float
+    what: str
+
+
 @dataclass(frozen=True)
-class LateGather(Rule[Evidence]):
+class LateGather(Rule[LateGatherEvidence]):
     """A shard's parameters are gathered only when they are needed, and compute waits for them.
 
     ## When it speaks
@@ -112,7 +134,7 @@ class LateGather(Rule[Evidence]):
     near: float = 50.0
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LateGatherEvidence | None:
         rows = kernels(rank)
         gathers = rows["collective"].str.startswith("all_gather").to_numpy(dtype=bool)
         of_group = rows["process_group"].str.contains(_SHARD_GROUP).to_numpy(dtype=bool)
@@ -124,8 +146,13 @@ class LateGather(Rule[Evidence]):
         claim = common(claim, awaited(rank))
         if rank.share(claim) < self.least:
             return None
-        numbers = {"late": late / per(rank), "calls": len(rows) / per(rank), "what": str(rows["what"].iloc[0])}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=str(rows["what"].iloc[0])))
+        return LateGatherEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name=str(rows["what"].iloc[0])),
+            late=late / per(rank),
+            calls=len(rows) / per(rank),
+            what=str(rows["what"].iloc[0]),
+        )
 
     def _late(self, rank: Rank, lane: Lane, rows: pd.DataFrame) -> Intervals:
         """Gathers between which and compute there is no time, as far as they would fit under the compute before."""
@@ -145,12 +172,12 @@ class LateGather(Rule[Evidence]):
         found: Intervals = np.column_stack((start, start + np.minimum(end - start, room)))[there & (room > 0)]
         return found
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[LateGatherEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"Compute waits {job.max_saving} {job.per_step} for parameters that are gathered late",
-            evidence=f"{n['late']:,.3g} of {n['calls']:,.3g} all-gathers {job.per_step} ({n['what']}) start when compute "
+            evidence=f"{worst.late:,.3g} of {worst.calls:,.3g} all-gathers {job.per_step} ({worst.what}) start when compute "
             "has stopped, and it goes on when they end.",
             advice="Prefetch the next unit's parameters. It takes the memory of one more unit.",
             assumption="Each is hidden under the compute of the unit before.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _MISALIGNED = re.compile(r"[a-z0-9_]*_align[124]\b")
@@ -36,7 +35,32 @@ _ADVICE_FALLBACK = (
 
 
 @dataclass(frozen=True)
-class UnfusedAttention(Rule[Evidence]):
+class MainScores:
+    """The sizes of attention scores that take most time, and how they are computed."""
+
+    batch: int
+    rows: int
+    columns: int
+    bytes: int
+    count: int  # Of chains with these sizes, in all steps.
+    misaligned_sizes: list[int]
+    kernel: str  # The slow kernel that misaligned sizes lead to, empty without.
+    is_fallback: bool  # Whether PyTorch chose it instead of a fused kernel.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionEvidence(WorkEvidence):
+    """Attention that is not fused, in all steps."""
+
+    scores: MainScores
+    chains_ns: int
+    softmax_ns: int
+    num_steps: int
+    low_share: float
+
+
+@dataclass(frozen=True)
+class UnfusedAttention(Rule[AttentionEvidence]):
     """Attention writes its scores to memory, between two matrix products and a softmax.
 
     ## When it speaks
@@ -63,7 +87,7 @@ class UnfusedAttention(Rule[Evidence]):
 
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> AttentionEvidence | None:
         found = [each for each in chains(rank) if each.time > each.fused]
         time = sum(each.time for each in found)
         if not found or time < self.least * rank.whole:
@@ -76,29 +100,37 @@ class UnfusedAttention(Rule[Evidence]):
         if rank.share(claim) < WORTH:
             return None
         high, low = (sum(max(each.time - times * each.fused, 0) for each in found) for times in (1, 2))
-        numbers = {**_numbers(found), "steps": rank.num_steps, "low": low / high, "asked": asked(rank, saving)}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
-
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        lengths = f"{n['rows']:,} × {n['columns']:,}"
-        evidence = (
-            f"{_times(n['count'] / n['steps'])} {job.per_step}, products and a softmax over {n['batch']:,} × {lengths} "
-            f"scores ({text(n['bytes'], Unit.BYTES)}) write and read them; all that is over scores takes "
-            f"{job.time(n['time'] / n['steps'])}, softmax alone {job.time(n['softmax'] / n['steps'])}."
+        return AttentionEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            scores=_main_scores(found),
+            chains_ns=time,
+            softmax_ns=sum(each.softmax for each in found),
+            num_steps=rank.num_steps,
+            low_share=low / high,
+            requested_ns=asked(rank, saving),
         )
-        if n["odd"]:
+
+    def tell(self, job: JobEvidence[AttentionEvidence]) -> Finding | None:
+        worst = job.worst
+        lengths = f"{worst.scores.rows:,} × {worst.scores.columns:,}"
+        evidence = (
+            f"{_times(worst.scores.count / worst.num_steps)} {job.per_step}, products and a softmax over {worst.scores.batch:,} × {lengths} "
+            f"scores ({text(worst.scores.bytes, Unit.BYTES)}) write and read them; all that is over scores takes "
+            f"{job.time(worst.chains_ns / worst.num_steps)}, softmax alone {job.time(worst.softmax_ns / worst.num_steps)}."
+        )
+        if worst.scores.misaligned_sizes:
             evidence += (
-                f" The products are slow besides: {' and '.join(map(str, n['odd']))} is no multiple of {_ALIGNED}, so "
-                f"their kernels (`{n['kernel']}`) load few elements at a time."
+                f" The products are slow besides: {' and '.join(map(str, worst.scores.misaligned_sizes))} is no multiple of {_ALIGNED}, so "
+                f"their kernels (`{worst.scores.kernel}`) load few elements at a time."
             )
-        words = "Unfused and misaligned" if n["odd"] else "Unfused"
+        words = "Unfused and misaligned" if worst.scores.misaligned_sizes else "Unfused"
         return self.finding(
             job,
             f"{words} attention over {lengths} scores: fused, it takes up to {job.max_saving} less {job.per_step}",
             evidence=evidence,
-            advice=_ADVICE_FALLBACK if n["is_fallback"] else _ADVICE,
-            low_ns=round(job.max_saving_ns * n["low"]),
+            advice=_ADVICE_FALLBACK if worst.scores.is_fallback else _ADVICE,
+            low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
             + held_up(job),
             verify="`aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.",
@@ -110,8 +142,8 @@ def _times(number: float) -> str:
     return "Once" if number == 1 else f"{number:,.4g} times"
 
 
-def _numbers(found: list[Chain]) -> dict[str, Any]:
-    """Of all chains together, with the sizes of those that take the most time."""
+def _main_scores(found: list[Chain]) -> MainScores:
+    """The sizes of scores whose chains take the most time."""
     sums = dict[Scores, int]()
     for each in found:
         sums[each.scores] = sums.get(each.scores, 0) + each.time
@@ -119,13 +151,11 @@ def _numbers(found: list[Chain]) -> dict[str, Any]:
     main = max((each for each in found if each.scores == most), key=lambda each: each.time)
     slow = _MISALIGNED.search(main.kernel) if SIZES[main.dtype] * _ALIGNED <= 16 else None  # noqa: PLR2004  bytes
     odd = sorted({size for size in most[1:] if size % _ALIGNED}) if slow else []
-    return {
+    return MainScores(
         **most._asdict(),
-        "bytes": prod(most) * SIZES[main.dtype],
-        "count": sum(each.scores == most for each in found),
-        "time": sum(each.time for each in found),
-        "softmax": sum(each.softmax for each in found),
-        "odd": odd,
-        "kernel": slow[0] if slow else "",
-        "is_fallback": main.is_fallback,
-    }
+        bytes=prod(most) * SIZES[main.dtype],
+        count=sum(each.scores == most for each in found),
+        misaligned_sizes=odd,
+        kernel=slow[0] if slow else "",
+        is_fallback=main.is_fallback,
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of
 from htareport.rules.engine.wording import held_up
 
 _COPY = re.compile(r"^aten::copy_$")
@@ -36,8 +35,17 @@ _TYPES = {
 _LEFT = 0.3
 
 
+@dataclass(frozen=True, kw_only=True)
+class CastEvidence(KernelEvidence):
+    """What Casts sees on one rank."""
+
+    pairs: list[tuple[tuple[str, str], float]]  # Types, and ns per step.
+    owners: list[tuple[str, float]]
+    calls: float
+
+
 @dataclass(frozen=True)
-class Casts(Rule[Evidence]):
+class Casts(Rule[CastEvidence]):
     """Tensors are converted from one type to another.
 
     ## When it speaks
@@ -61,7 +69,7 @@ class Casts(Rule[Evidence]):
 
     least: float = 0.03
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> CastEvidence | None:
         events, rows = events_of(rank), within(rank, _COPY)
         mine = events.wanted & (rows != NONE)
         pairs = _pairs(rank, rows[mine])
@@ -75,19 +83,25 @@ class Casts(Rule[Evidence]):
         times = events.durations[mine]
         told = times_of(rank, pairs, times), times_of(rank, owners, times)
         return evidence_of(
-            rank, mine, np.full(len(mine), _LEFT), pairs=told[0], owners=told[1], calls=_calls(rank, rows[mine])
+            CastEvidence,
+            rank,
+            mine,
+            np.full(len(mine), _LEFT),
+            pairs=told[0],
+            owners=told[1],
+            calls=_calls(rank, rows[mine]),
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        pairs = ", ".join(f"{source} to {target} {job.time(time)}" for (source, target), time in n["pairs"])
-        owners = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["owners"] if name)
-        main = n["owners"][0][0]
+    def tell(self, job: JobEvidence[CastEvidence]) -> Finding | None:
+        worst = job.worst
+        pairs = ", ".join(f"{source} to {target} {job.time(time)}" for (source, target), time in worst.pairs)
+        owners = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.owners if name)
+        main = worst.owners[0][0]
         return self.finding(
             job,
-            f"Conversions between types take {job.time(n['time'])} {job.per_step}, {job.percent(n['share'])} of "
+            f"Conversions between types take {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of "
             "compute",
-            evidence=f"{counted(n['calls'], 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
+            evidence=f"{counted(worst.calls, 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             advice=_WITHIN if main and not main.startswith("autograd::") else _ALONE,
             assumption="70 % of them go, or run within the work before or behind them." + held_up(job),
             verify="`aten::copy_` takes less time in *Kernels by operator*.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _MOVES = re.compile(
@@ -37,8 +36,17 @@ _REMEDIES = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class MovesEvidence(WorkEvidence):
+    """What was seen on one rank: tensors are moved about."""
+
+    operators: list[tuple[str, float]]
+    time: float
+    share: float
+
+
 @dataclass(frozen=True)
-class Moves(Rule[Evidence]):
+class Moves(Rule[MovesEvidence]):
     """Operators copy, join, pad or select tensors, and compute nothing.
 
     ## When it speaks
@@ -61,7 +69,7 @@ class Moves(Rule[Evidence]):
 
     least: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> MovesEvidence | None:
         events, rows, around = events_of(rank), within(rank, _MOVES), operators(rank)
         copies = in_steps(rank) & events.named(re.compile(f"^{_ON_DEVICE}"))
         copies[copies] = [_ATEN.match(name) is not None for name in _names(rank, around[copies])]
@@ -75,31 +83,32 @@ class Moves(Rule[Evidence]):
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
-        numbers = {
-            "operators": times_of(rank, _names(rank, rows[mine]), times),
-            "time": int(times.sum()) / rank.num_steps,
-            "share": min(1.0, int(times.sum()) / whole),
-            "asked": asked(rank, saving),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return MovesEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            operators=times_of(rank, _names(rank, rows[mine]), times),
+            time=int(times.sum()) / rank.num_steps,
+            share=min(1.0, int(times.sum()) / whole),
+            requested_ns=asked(rank, saving),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
+    def tell(self, job: JobEvidence[MovesEvidence]) -> Finding | None:
+        worst = job.worst
+        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
         remedies = [
-            words for pattern, words in _REMEDIES if any(pattern.search(name) for name, _ in n["operators"])
+            words for pattern, words in _REMEDIES if any(pattern.search(name) for name, _ in worst.operators)
         ] or ["write results where they are needed"]
         advice = "; ".join(remedies)
         return self.finding(
             job,
             f"Moving tensors about costs up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.time(n['time'])} {job.per_step}, {job.percent(n['share'])} of the time in which the "
+            evidence=f"{job.time(worst.time)} {job.per_step}, {job.percent(worst.share)} of the time in which the "
             f"device computes or copies: {by}.",
             advice=f"{advice[:1].upper()}{advice[1:]}.",
             assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(job),
             verify="These operators take less time in *Kernels by operator*.",
             snippet="cache[:, length : length + new.shape[1]] = new  # Instead of torch.cat((cache, new), 1)"
-            if any("cat" in name for name, _ in n["operators"])
+            if any("cat" in name for name, _ in worst.operators)
             else "",
         )
 

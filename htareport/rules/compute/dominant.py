@@ -29,8 +29,20 @@ _TYPES = {
 _MOST_TENSORS = 6
 
 
+@dataclass(frozen=True, kw_only=True)
+class DominatesEvidence(Evidence):
+    """What was seen on one rank: one operator dominates."""
+
+    name: str
+    shapes: str
+    time: float
+    share: float
+    calls: float
+    snippet: str
+
+
 @dataclass(frozen=True)
-class Dominates(Rule[Evidence]):
+class Dominates(Rule[DominatesEvidence]):
     """One operator on inputs of one shape takes a large part of all compute.
 
     ## When it speaks
@@ -54,7 +66,7 @@ class Dominates(Rule[Evidence]):
     share: float = 0.3
     least: float = 0.1
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> DominatesEvidence | None:
         trace, events = rank, rank.device_events
         rows = operators(rank)
         mine = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy() & (rows != NONE))
@@ -73,26 +85,25 @@ class Dominates(Rule[Evidence]):
         codes = [int(column[first[most]]) for column in columns]
         name, shapes, types = (trace.loaded.strings[code] if code != NONE else "[]" for code in codes)
         calls = len(unique_sorted(rows[mine][number == most]))
-        numbers = {
-            "name": name,
-            "shapes": kernel_launches.shape_text(shapes),
-            "time": time / rank.num_steps,
-            "share": min(1.0, time / whole),
-            "calls": calls / rank.num_steps,
-            "snippet": _replay(name, shapes, types),
-        }
-        return Evidence(numbers=numbers)
+        return DominatesEvidence(
+            name=name,
+            shapes=kernel_launches.shape_text(shapes),
+            time=time / rank.num_steps,
+            share=min(1.0, time / whole),
+            calls=calls / rank.num_steps,
+            snippet=_replay(name, shapes, types),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[DominatesEvidence]) -> Finding | None:
+        worst = job.worst
         return self.finding(
             job,
-            f"`{n['name']}` on {n['shapes']} is {job.percent(n['share'])} of all compute",
+            f"`{worst.name}` on {worst.shapes} is {job.percent(worst.share)} of all compute",
             severity=Severity.LOW,
-            evidence=f"{counted(n['calls'], 'call takes', 'calls take')} {job.time(n['time'])} {job.per_step}.",
+            evidence=f"{counted(worst.calls, 'call takes', 'calls take')} {job.time(worst.time)} {job.per_step}.",
             advice="Begin here: replay it alone with these shapes and types; try other sizes, layouts and libraries.",
             verify="Its share goes down in *Kernels by operator*.",
-            snippet=n["snippet"],
+            snippet=worst.snippet,
         )
 
 

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,23 @@ from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
 from htareport.rules.engine.wording import held_up
 
 _DOUBLE = re.compile(r"(?<![a-z])dgemm|d884gemm|f64f64|_f64_")
 _SHOWN = 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class Float64Evidence(KernelEvidence):
+    """What Float64 sees on one rank."""
+
+    operators: list[tuple[str, float]]  # Name, and ns per step.
+
+
 @dataclass(frozen=True)
-class Float64(Rule[Evidence]):
+class Float64(Rule[Float64Evidence]):
     """Operators compute in float64.
 
     ## When it speaks
@@ -54,7 +60,7 @@ class Float64(Rule[Evidence]):
 
     least: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> Float64Evidence | None:
         events, trace = events_of(rank), rank
         products = events.named(_DOUBLE)
         rows = operators(rank)
@@ -69,14 +75,14 @@ class Float64(Rule[Evidence]):
             sums[name or ""] = sums.get(name or "", 0) + time
         most = sorted(sums, key=lambda name: -sums[name])[:_SHOWN]
         told = [(name, sums[name] / rank.num_steps) for name in most if name]
-        return evidence_of(rank, mine, left, operators=told)
+        return evidence_of(Float64Evidence, rank, mine, left, operators=told)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
+    def tell(self, job: JobEvidence[Float64Evidence]) -> Finding | None:
+        worst = job.worst
+        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
         return self.finding(
             job,
-            f"Work in float64 takes {job.time(n['time'])} {job.per_step}, {job.percent(n['share'])} of compute",
+            f"Work in float64 takes {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of compute",
             evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
             advice="Find the tensor that is float64 (NumPy arrays are, unless told otherwise) and make it float32 "
             "where it comes from: `torch.from_numpy(array).float()`, `np.float32`.",

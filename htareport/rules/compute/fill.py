@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,13 +15,21 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
 from htareport.rules.engine.wording import held_up
 
 
+@dataclass(frozen=True, kw_only=True)
+class FillEvidence(KernelEvidence):
+    """What TooFewBlocks sees on one rank."""
+
+    filled_share: float
+    processors: int
+
+
 @dataclass(frozen=True)
-class TooFewBlocks(Rule[Evidence]):
+class TooFewBlocks(Rule[FillEvidence]):
     """Kernels have fewer blocks than the device has processors.
 
     ## When it speaks
@@ -49,7 +56,7 @@ class TooFewBlocks(Rule[Evidence]):
     least: float = 0.1
     shortest: float = 20.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> FillEvidence | None:
         events, number = events_of(rank), blocks(rank)
         counts = processors(rank)
         room = np.array([counts.get(device, 0) for device in events.devices], np.float64)
@@ -60,14 +67,14 @@ class TooFewBlocks(Rule[Evidence]):
         filled = np.divide(number, room, out=np.ones(len(room)), where=room > 0)
         left = np.where(mine, 1 - (1 - filled) / 2, 1.0)
         mean = float(np.average(filled[mine], weights=events.durations[mine]))
-        return evidence_of(rank, mine, left, filled=mean, processors=int(room[mine].max()))
+        return evidence_of(FillEvidence, rank, mine, left, filled_share=mean, processors=int(room[mine].max()))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[FillEvidence]) -> Finding | None:
+        worst = job.worst
         return self.finding(
             job,
-            f"Kernels on {job.percent(n['filled'])} of the GPU's processors cost up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(n['share'])} of compute is kernels with fewer blocks than the {n['processors']} "
+            f"Kernels on {job.percent(worst.filled_share)} of the GPU's processors cost up to {job.max_saving} {job.per_step}",
+            evidence=f"{job.percent(worst.compute_share)} of compute is kernels with fewer blocks than the {worst.processors} "
             f"processors: {listed(job)} per step.",
             advice="Give them more work: larger batches, small operators together (`torch.bmm`, `torch.compile`), or "
             "other work beside them on a second stream.",

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel")
@@ -42,7 +42,26 @@ class _Inputs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ElementwiseChains(Rule[Evidence]):
+class MainChain:
+    """The kind of chain that takes the most time, per step."""
+
+    operators: list[str]
+    shapes: str
+    calls: float
+    time_ns: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainEvidence(WorkEvidence):
+    """Chains of elementwise kernels, per step."""
+
+    time_ns: float
+    count: float
+    main: MainChain
+
+
+@dataclass(frozen=True)
+class ElementwiseChains(Rule[ChainEvidence]):
     """Elementwise kernels follow each other on tensors of one size, each reading what the one before has written.
 
     ## When it speaks
@@ -71,7 +90,7 @@ class ElementwiseChains(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ChainEvidence | None:
         events = _elementwise(rank)
         if not len(events):
             return None
@@ -89,21 +108,23 @@ class ElementwiseChains(Rule[Evidence]):
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
-        numbers = {
-            "time": time / rank.num_steps,
-            "count": int(chains.sum()) / rank.num_steps,
-            "asked": asked(rank, saving),
-        }
-        return Evidence(claim=claim, numbers={**numbers, **_told(rank, events)}, spans=rank.spans(claim))
+        return ChainEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            time_ns=time / rank.num_steps,
+            count=int(chains.sum()) / rank.num_steps,
+            main=_main_chain(rank, events),
+            requested_ns=asked(rank, saving),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        chain = " → ".join(f"`{name}`" for name in n["operators"])
+    def tell(self, job: JobEvidence[ChainEvidence]) -> Finding | None:
+        worst = job.worst
+        chain = " → ".join(f"`{name}`" for name in worst.main.operators)
         return self.finding(
             job,
             f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step}",
-            evidence=f"{n['count']:,.4g} chains take {job.time(n['time'])} {job.per_step}; most of it "
-            f"({n['calls']:,.4g} of them, {job.time(n['most'])}) {chain} on {n['shapes']}.",
+            evidence=f"{worst.count:,.4g} chains take {job.time(worst.time_ns)} {job.per_step}; most of it "
+            f"({worst.main.calls:,.4g} of them, {job.time(worst.main.time_ns)}) {chain} on {worst.main.shapes}.",
             advice="`torch.compile` fuses them: the model, or just the function that holds the chain.",
             assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the memory bandwidth."
             + held_up(job),
@@ -188,7 +209,7 @@ def _read(shapes: str, types: str) -> _Inputs:
     return _Inputs(*max(tensors), sum(count * size for count, size in tensors)) if tensors else _Inputs(0, 0, 0)
 
 
-def _told(rank: Rank, events: pd.DataFrame) -> dict[str, Any]:
+def _main_chain(rank: Rank, events: pd.DataFrame) -> MainChain:
     """The kind of chain (operators and shapes) that takes the most time."""
     trace = rank
     rows = events["row"].to_numpy()
@@ -204,9 +225,9 @@ def _told(rank: Rank, events: pd.DataFrame) -> dict[str, Any]:
         sums.setdefault(tuple(kind), []).append(int(times[chain]))
     most = max(sums, key=lambda kind: sum(sums[kind]))
     shape = trace.loaded.strings[most[0][1]]
-    return {
-        "operators": kernel_launches.texts(trace, [name for name, _ in most]),
-        "shapes": kernel_launches.shape_text(shape),
-        "calls": len(sums[most]) / rank.num_steps,
-        "most": sum(sums[most]) / rank.num_steps,
-    }
+    return MainChain(
+        operators=kernel_launches.texts(trace, [name for name, _ in most]),
+        shapes=kernel_launches.shape_text(shape),
+        calls=len(sums[most]) / rank.num_steps,
+        time_ns=sum(sums[most]) / rank.num_steps,
+    )

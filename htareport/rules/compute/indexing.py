@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
 from htareport.rules.engine.wording import held_up
 
 # What PyTorch calls the nodes of the backward pass, and the operators that these call.
@@ -30,8 +29,15 @@ _EMBEDS = re.compile(r"[Ee]mbedding")
 _LEFT = 0.4
 
 
+@dataclass(frozen=True, kw_only=True)
+class IndexingEvidence(KernelEvidence):
+    """What IndexingBackward sees on one rank."""
+
+    operators: list[tuple[str, float]]  # Name, and ns per step.
+
+
 @dataclass(frozen=True)
-class IndexingBackward(Rule[Evidence]):
+class IndexingBackward(Rule[IndexingEvidence]):
     """The backward pass of indexing or of an embedding takes much of the compute time.
 
     ## When it speaks
@@ -57,23 +63,25 @@ class IndexingBackward(Rule[Evidence]):
 
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> IndexingEvidence | None:
         events, rows = events_of(rank), within(rank, _NODES)
         mine = events.wanted & (rows != NONE)
         times = events.durations[mine]
         if not len(times) or times.sum() < self.least * compute_time(rank):
             return None
         names = [name.rpartition(": ")[2] for name in names_of(rank, rows[mine].tolist())]
-        return evidence_of(rank, mine, np.full(len(mine), _LEFT), operators=times_of(rank, names, times))
+        return evidence_of(
+            IndexingEvidence, rank, mine, np.full(len(mine), _LEFT), operators=times_of(rank, names, times)
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["operators"])
-        embeds = _EMBEDS.search(n["operators"][0][0]) is not None
+    def tell(self, job: JobEvidence[IndexingEvidence]) -> Finding | None:
+        worst = job.worst
+        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
+        embeds = _EMBEDS.search(worst.operators[0][0]) is not None
         return self.finding(
             job,
-            f"Gradients of {'embeddings' if embeds else 'indexing'} take {job.time(n['time'])} {job.per_step}, "
-            f"{job.percent(n['share'])} of compute",
+            f"Gradients of {'embeddings' if embeds else 'indexing'} take {job.time(worst.time_ns)} {job.per_step}, "
+            f"{job.percent(worst.compute_share)} of compute",
             evidence=f"By operator: {by}. Kernels: {listed(job)}.",
             advice="Let the table have sparse gradients, or fuse its update into the backward pass (FBGEMM, TorchRec)."
             if embeds

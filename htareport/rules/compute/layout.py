@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from htareport.rank.kernel_types import events_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
 from htareport.rules.engine.wording import held_up
 
 _TO_LAST = re.compile(r"nchwToNhwc|nchw2nhwc|NCHWToNHWC", re.IGNORECASE)
@@ -23,8 +22,15 @@ _FROM_LAST = re.compile(r"nhwcToNchw|nhwc2nchw", re.IGNORECASE)
 _EITHER = re.compile(r"batched_transpose_\d+x\d+")  # MIOpen's, which says not which way.
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayoutEvidence(KernelEvidence):
+    """What LayoutConversions sees on one rank."""
+
+    is_amd: bool
+
+
 @dataclass(frozen=True)
-class LayoutConversions(Rule[Evidence]):
+class LayoutConversions(Rule[LayoutEvidence]):
     """Convolutions convert images between channels first and channels last.
 
     ## When it speaks
@@ -49,26 +55,26 @@ class LayoutConversions(Rule[Evidence]):
 
     least: float = 0.015
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LayoutEvidence | None:
         events = events_of(rank)
         back, forth, either = (events.wanted & events.named(each) for each in (_FROM_LAST, _TO_LAST, _EITHER))
         mine = back | forth | either
         times = [int(events.durations[each].sum()) for each in (mine, back, forth | either)]
         if not times[0] or times[0] < self.least * compute_time(rank) or times[1] > times[2]:
             return None
-        return evidence_of(rank, mine, np.zeros(len(mine)), is_amd=bool(either.any()))
+        return evidence_of(LayoutEvidence, rank, mine, np.zeros(len(mine)), is_amd=bool(either.any()))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[LayoutEvidence]) -> Finding | None:
+        worst = job.worst
         more = (
             " PyTorch on AMD may use it for convolutions only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment."
-            if n["is_amd"]
+            if worst.is_amd
             else ""
         )
         return self.finding(
             job,
             f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step}",
-            evidence=f"They are {job.percent(n['share'])} of compute: {listed(job)} per step.",
+            evidence=f"They are {job.percent(worst.compute_share)} of compute: {listed(job)} per step.",
             advice=f"Keep the model and its images in `channels_last` from end to end.{more}",
             assumption="No operator between the convolutions changes the order back." + held_up(job),
             verify="These kernels are gone from *Kernels by total time*.",

@@ -23,7 +23,7 @@ from htareport.report.findings import Finding, Severity
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
 from htareport.rules.engine.wording import held_up
 
 # Products, convolutions and attention (Triton's by its customary name) run well with few warps, by design.
@@ -101,8 +101,15 @@ def _given(each: Launched) -> float:
     return each.per_processor * warps / each.most_warps if each.most_warps else np.nan
 
 
+@dataclass(frozen=True, kw_only=True)
+class OccupancyEvidence(KernelEvidence):
+    """What LowOccupancy sees on one rank."""
+
+    occupancy: float  # Share of the warps that fit.
+
+
 @dataclass(frozen=True)
-class LowOccupancy(Rule[Evidence]):
+class LowOccupancy(Rule[OccupancyEvidence]):
     """Kernels that wait for memory keep few warps on each processor, too few to hide what they wait for.
 
     ## When it speaks
@@ -135,7 +142,7 @@ class LowOccupancy(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_processors(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> OccupancyEvidence | None:
         events, found = events_of(rank), _ways(rank, self.shortest)
         if not len(found.mine):
             return None
@@ -151,15 +158,15 @@ class LowOccupancy(Rule[Evidence]):
         if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
             return None
         mean = float(np.average(share[few], weights=events.durations[found.mine[few]]))
-        return evidence_of(rank, mine, np.full(len(mine), 1 - _SAVED), occupancy=mean)
+        return evidence_of(OccupancyEvidence, rank, mine, np.full(len(mine), 1 - _SAVED), occupancy=mean)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[OccupancyEvidence]) -> Finding | None:
+        worst = job.worst
         return self.finding(
             job,
-            f"Kernels with {job.percent(n['occupancy'])} of the warps that fit may cost up to "
+            f"Kernels with {job.percent(worst.occupancy)} of the warps that fit may cost up to "
             f"{job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(n['share'])} of compute is kernels with an occupancy below "
+            evidence=f"{job.percent(worst.compute_share)} of compute is kernels with an occupancy below "
             f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step}.",
             advice="Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let "
             "`torch.compile` make another kernel.",
@@ -169,8 +176,21 @@ class LowOccupancy(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class OccupancyLimitEvidence(Evidence):
+    """What was seen on one rank: what limits the occupancy of kernels."""
+
+    name: str
+    blocks: int
+    warps: int
+    limiter: str
+    way: dict[str, int]
+    room: float
+    share: float
+
+
 @dataclass(frozen=True)
-class OccupancyLimit(Rule[Evidence]):
+class OccupancyLimit(Rule[OccupancyLimitEvidence]):
     """A kernel of one's own takes so many registers or so much shared memory that few of its blocks fit.
 
     ## When it speaks
@@ -202,7 +222,7 @@ class OccupancyLimit(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_processors(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> OccupancyLimitEvidence | None:
         events, found = events_of(rank), _ways(rank, self.shortest)
         few = np.array([self._is_limited(each) for each in found.ways] or [False])[found.number]
         mine = found.mine[few]
@@ -216,16 +236,15 @@ class OccupancyLimit(Rule[Evidence]):
         if way.held is None:  # It would not be limited.
             return None
         name = short(rank.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
-        numbers = {
-            "name": name,
-            "blocks": way.held.blocks,
-            "warps": way.held.warps,
-            "limiter": str(way.held.limiter),
-            "way": {key: getattr(way, key) for key in ("threads", "registers", "shared_memory")},
-            "room": _room(way),
-            "share": int(events.durations[mine].sum()) / compute_time(rank),
-        }
-        return Evidence(numbers=numbers)
+        return OccupancyLimitEvidence(
+            name=name,
+            blocks=way.held.blocks,
+            warps=way.held.warps,
+            limiter=str(way.held.limiter),
+            way={key: getattr(way, key) for key in ("threads", "registers", "shared_memory")},
+            room=_room(way),
+            share=int(events.durations[mine].sum()) / compute_time(rank),
+        )
 
     def _is_limited(self, each: Launched) -> bool:
         if each.held is None or not each.waves > 1:  # With fewer blocks than fit, nothing is limited.
@@ -234,18 +253,18 @@ class OccupancyLimit(Rule[Evidence]):
             return each.registers >= self.registers
         return each.held.limiter is Limiter.SHARED_MEMORY and each.held.blocks < self.blocks
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
-        n = evidence.numbers
-        blocks, limiter = n["blocks"], Limiter(n["limiter"])
-        why = _WHY[limiter].format(**n["way"])
+    def tell(self, job: JobEvidence[OccupancyLimitEvidence]) -> Finding | None:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
+        worst = evidence
+        blocks, limiter = worst.blocks, Limiter(worst.limiter)
+        why = _WHY[limiter].format(**worst.way)
         return self.finding(
             job,
-            f"Of `{n['name']}` only {blocks} block{'s' * (blocks > 1)} fit{'s' * (blocks == 1)} on a processor, "
+            f"Of `{worst.name}` only {blocks} block{'s' * (blocks > 1)} fit{'s' * (blocks == 1)} on a processor, "
             f"because of {limiter}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {job.percent(n['share'])} of compute is such kernels. The limit is {why}; "
-            f"{n['warps']} warps are {job.percent(n['room'])} of what a processor holds.",
+            evidence=f"On rank {rank}, {job.percent(worst.share)} of compute is such kernels. The limit is {why}; "
+            f"{worst.warps} warps are {job.percent(worst.room)} of what a processor holds.",
             advice=_REMEDY[limiter] + " Where registers spill, it gets slower: measure.",
             verify="More blocks fit, and the kernel takes less time.",
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.compute.fusion import inputs_of
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _LETTERS = {
@@ -64,8 +64,15 @@ class _Instance(NamedTuple):
     least: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class DecomposedEvidence(WorkEvidence):
+    """What was seen on one rank: norms and activations operator by operator."""
+
+    kinds: list[tuple[int, float, float]]
+
+
 @dataclass(frozen=True)
-class Decomposed(Rule[Evidence]):
+class Decomposed(Rule[DecomposedEvidence]):
     """Normalisations, rotary embeddings and activations run operator by operator.
 
     ## When it speaks
@@ -100,7 +107,7 @@ class Decomposed(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> DecomposedEvidence | None:
         found = [each for each in _instances(rank) if each.time >= 1000 * self.shortest * len(each.events)]
         if sum(each.time for each in found) < max(self.least * rank.whole, 1):
             return None
@@ -116,12 +123,12 @@ class Decomposed(Rule[Evidence]):
             for pattern, mine in kinds.items()
         ]
         told.sort(key=lambda each: -each[2])
-        return Evidence(
-            claim=claim, numbers={"kinds": told[:_SHOWN], "asked": asked(rank, saving)}, spans=rank.spans(claim)
+        return DecomposedEvidence(
+            claim=claim, spans=rank.spans(claim), kinds=told[:_SHOWN], requested_ns=asked(rank, saving)
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        kinds = [(_PATTERNS[place], count, time) for place, count, time in job.numbers["kinds"]]
+    def tell(self, job: JobEvidence[DecomposedEvidence]) -> Finding | None:
+        kinds = [(_PATTERNS[place], count, time) for place, count, time in job.worst.kinds]
         told = "; ".join(
             f"{pattern.name} {job.time(time)} in {counted(count, 'call')}" for pattern, count, time in kinds
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from htareport.rank.precision import PLAIN
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import evidence_of, listed
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
 from htareport.rules.engine.wording import held_up
 
 _SINGLE = re.compile(r"(?<![a-z])sgemm|convolve_sgemm|_simt_|ffma|(?<![a-z])scudnn|f32f32_f32f32|engine<float")
@@ -28,8 +27,16 @@ _RUN = ("loss = model(batch)", "out = model(batch)")  # If it trains, and if it 
 _FASTER = 3  # Times plain float32: what tensor cores do at least.
 
 
+@dataclass(frozen=True, kw_only=True)
+class TensorCoreEvidence(KernelEvidence):
+    """What NoTensorCores sees on one rank."""
+
+    best: str  # The type that the device computes fastest.
+    is_half: bool
+
+
 @dataclass(frozen=True)
-class NoTensorCores(Rule[Evidence]):
+class NoTensorCores(Rule[TensorCoreEvidence]):
     """Matrix products or convolutions run without tensor (matrix) cores on a device that has them.
 
     ## When it speaks
@@ -58,7 +65,7 @@ class NoTensorCores(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> TensorCoreEvidence | None:
         events = events_of(rank)
         fast = events.on(lambda each: _peak(each) >= _FASTER * each.peaks[Precision.FP32])
         dtype, wanted = events.dtype, events.wanted & fast & ~events.is_grouped
@@ -73,17 +80,17 @@ class NoTensorCores(Rule[Evidence]):
         left = np.where(half, events.left(best, 1.0), events.left(best, 0.5))
         left = np.where(np.isnan(left), np.where(half, 1.0, 0.5), left)
         is_half = bool(events.durations[half].sum() > events.durations[single].sum())
-        return evidence_of(rank, mine, left, best=str(best), is_half=is_half)
+        return evidence_of(TensorCoreEvidence, rank, mine, left, best=str(best), is_half=is_half)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        words = "16-bit types" if n["is_half"] else "float32"
-        dtype = "bfloat16" if n["best"] == Precision.BF16 else "float16"
+    def tell(self, job: JobEvidence[TensorCoreEvidence]) -> Finding | None:
+        worst = job.worst
+        words = "16-bit types" if worst.is_half else "float32"
+        dtype = "bfloat16" if worst.best == Precision.BF16 else "float16"
         scaler = "" if dtype == "bfloat16" or job.infers else " with a `torch.amp.GradScaler`"
         advice = (
             "Make channels and sizes multiples of 8 and convolutions `channels_last`, so that the library has kernels "
             "for tensor cores."
-            if n["is_half"]
+            if worst.is_half
             else f'{"Run" if job.infers else "Train"} under `torch.autocast("cuda", dtype=torch.{dtype})`{scaler}. '
             f"Check the {'results' if job.infers else 'loss'}: numbers are coarser."
         )
@@ -91,13 +98,13 @@ class NoTensorCores(Rule[Evidence]):
             job,
             f"Matrix products and convolutions in {words} run without tensor cores: up to {job.max_saving} "
             f"{job.per_step}",
-            evidence=f"Kernels for plain arithmetic are {job.percent(n['share'])} of compute: {listed(job)}.",
+            evidence=f"Kernels for plain arithmetic are {job.percent(worst.compute_share)} of compute: {listed(job)}.",
             advice=advice,
             assumption="In 16 bits they reach 60 % of the peak or 80 % of the bandwidth; without recorded shapes, they "
             "take half." + held_up(job),
             verify="Kernel names say `s16816`, `s884`, `tensorop`, `mfma` or the like.",
             snippet=""
-            if n["is_half"]
+            if worst.is_half
             else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    {_RUN[job.infers]}',
         )
 
@@ -107,8 +114,15 @@ def _peak(device: Device) -> float:
     return max(device.peaks.get(each, 0.0) for each in (Precision.FP16, Precision.BF16))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tf32Evidence(KernelEvidence):
+    """What NoTf32 sees on one rank."""
+
+    low_share: float  # Of the saving: the lower estimate.
+
+
 @dataclass(frozen=True)
-class NoTf32(Rule[Evidence]):
+class NoTf32(Rule[Tf32Evidence]):
     """Matrix products in float32 do not use TF32, though the device has it.
 
     ## When it speaks
@@ -136,7 +150,7 @@ class NoTf32(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> Tf32Evidence | None:
         events = events_of(rank)
         has = events.on(lambda each: each.peaks.get(Precision.TF32, 0) > each.peaks[Precision.FP32] * 1.5)
         is_product = events.is_product.astype(bool) | ((events.dtype == "") & ~events.named(_CONVOLUTION))
@@ -148,18 +162,18 @@ class NoTf32(Rule[Evidence]):
         left = np.fmax(known, 1 - self.saved)  # Of two the one that is known.
         told = np.where(np.isnan(known), 0.0, 1 - left)[mine]
         low = float((events.durations[mine] * told).sum() / (events.durations[mine] * (1 - left[mine])).sum() / 2)
-        return evidence_of(rank, mine, left, low=low)
+        return evidence_of(Tf32Evidence, rank, mine, left, low_share=low)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[Tf32Evidence]) -> Finding | None:
+        worst = job.worst
         return self.finding(
             job,
             f"Matrix products in float32 run without TF32: up to {job.max_saving} {job.per_step}",
-            evidence=f"Kernels for plain float32 are {job.percent(n['share'])} of compute: {listed(job)}.",
+            evidence=f"Kernels for plain float32 are {job.percent(worst.compute_share)} of compute: {listed(job)}.",
             advice='`torch.set_float32_matmul_precision("high")` rounds inputs of matrix products to 10 bits of '
             "mantissa; sums stay in float32. Or `torch.autocast` in bfloat16, which halves the bytes too. Check the "
             f"{'results' if job.infers else 'loss'}.",
-            low_ns=round(job.max_saving_ns * n["low"]),
+            low_ns=round(job.max_saving_ns * worst.low_share),
             assumption=f"They take {job.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
             "the bandwidth leave." + held_up(job),
             verify="Kernel names say `tf32` or `s1688`.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,14 @@ from htareport.algorithms.work import SIZES, Kind
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, compute_time, shortened, spread, unknown_limits, work
 from htareport.rank.kernel_grids import blocks, processors
-from htareport.rank.operator_groups import VECTOR, Group, groups, misalignment, of_attention, of_kind
+from htareport.rank.operator_groups import VECTOR, Group, GroupSummary, groups, misalignment, of_attention, of_kind
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _OLD = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
@@ -45,7 +45,29 @@ def _is_old(rank: Rank, group: Group) -> bool:
     return limits is not None and limits.generation in _DATA_CENTRE and _OLD.search(group.kernel) is not None
 
 
-class _BelowRoof(Rule[Evidence]):
+@dataclass(frozen=True, kw_only=True)
+class RoofEvidence(WorkEvidence):
+    """Operators below their roof."""
+
+    groups: list[GroupSummary]  # Those of most time.
+    count: int  # Of groups.
+    time_ns: float  # Per step.
+    roof_share: float
+    low_share: float  # Of the saving: the lower estimate.
+
+
+R = TypeVar("R", bound=RoofEvidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MisalignedEvidence(RoofEvidence):
+    """Misaligned matrix products: sizes of those of most time, with the next aligned ones."""
+
+    pads: list[tuple[int, int]]
+    elements: int  # That a kernel loads at once.
+
+
+class _BelowRoof(Rule[R]):
     """What rules about operators below their roof have in common."""
 
     family, section = Family.COMPUTE, "compute_efficiency"
@@ -55,7 +77,7 @@ class _BelowRoof(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def evidence(self, rank: Rank, chosen: list[Group], low: float) -> Evidence | None:
+    def evidence(self, rank: Rank, chosen: list[Group], low: float, **more: Any) -> R | None:
         """Evidence with the groups of most time first; `low` is the share of the roof of the lower estimate."""
         saving = _saving(rank, chosen, self.goal)
         claim = shortened(rank, saving)
@@ -63,31 +85,34 @@ class _BelowRoof(Rule[Evidence]):
             return None
         most = sorted(chosen, key=lambda each: -each.time)
         high, less = (sum(each.time * max(1 - each.roof / goal, 0) for each in chosen) for goal in (self.goal, low))
-        numbers = {
-            "groups": [each.told(rank.num_steps) for each in most[:_SHOWN]],
-            "count": len(chosen),
-            "time": sum(each.time for each in chosen) / rank.num_steps,
-            "roof": sum(each.roof * each.time for each in chosen) / sum(each.time for each in chosen),
-            "low": less / high,
-            "asked": asked(rank, saving),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=most[0].signature.name))
+        evidence: R = cast("Any", self.evidence_class())(
+            claim=claim,
+            spans=rank.spans(claim, name=most[0].signature.name),
+            groups=[each.summary(rank.num_steps) for each in most[:_SHOWN]],
+            count=len(chosen),
+            time_ns=sum(each.time for each in chosen) / rank.num_steps,
+            roof_share=sum(each.roof * each.time for each in chosen) / sum(each.time for each in chosen),
+            low_share=less / high,
+            requested_ns=asked(rank, saving),
+            **more,
+        )
+        return evidence
 
 
-def _listed(job: JobEvidence[Any]) -> str:
+def _listed(job: JobEvidence[R]) -> str:
     """The groups of most time, as a sentence each."""
-    n = job.numbers
+    worst = job.worst
     each = (
-        f"`{g['name']}` {g['shapes']} in {g['precision']}: {job.percent(g['roof'])} of its roof ({g['bound']} "
-        f"bound), {job.time(g['time'])} in {counted(g['calls'], 'call')} {job.per_step}, kernel `{g['kernel']}`"
-        for g in n["groups"]
+        f"`{g.name}` {g.shapes} in {g.precision}: {job.percent(g.roof_share)} of its roof ({g.bound} "
+        f"bound), {job.time(g.time_ns)} in {counted(g.calls, 'call')} {job.per_step}, kernel `{g.kernel}`"
+        for g in worst.groups
     )
-    more = f"; {n['count'] - len(n['groups'])} more" if n["count"] > len(n["groups"]) else ""
+    more = f"; {worst.count - len(worst.groups)} more" if worst.count > len(worst.groups) else ""
     return "; ".join(each) + more + "."
 
 
 @dataclass(frozen=True)
-class BelowRoof(_BelowRoof):
+class BelowRoof(_BelowRoof[RoofEvidence]):
     """Matrix products stay far below what the device can do.
 
     ## When it speaks
@@ -115,7 +140,7 @@ class BelowRoof(_BelowRoof):
     least: float = 0.01
     short: float = 20.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> RoofEvidence | None:
         calls, count = work(rank).calls, processors(rank)
         room = np.array([count.get(device, 0) for device in calls["device"]]) * _FILLED
         number = blocks(rank)[calls["event"].to_numpy()]
@@ -133,16 +158,16 @@ class BelowRoof(_BelowRoof):
         ]
         return self.evidence(rank, chosen, _FAIR) if chosen else None
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[RoofEvidence]) -> Finding | None:
+        worst = job.worst
         return self.finding(
             job,
-            f"Matrix products reach {job.percent(n['roof'])} of what the device can do, for up to "
+            f"Matrix products reach {job.percent(worst.roof_share)} of what the device can do, for up to "
             f"{job.max_saving} {job.per_step}",
             evidence=_listed(job),
             advice='Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD '
             "`PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.",
-            low_ns=round(job.max_saving_ns * n["low"]),
+            low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
             verify="The share of the roof of these shapes in *Compute efficiency* rises.",
             snippet='model = torch.compile(model, mode="max-autotune")',
@@ -150,7 +175,7 @@ class BelowRoof(_BelowRoof):
 
 
 @dataclass(frozen=True)
-class Misaligned(_BelowRoof):
+class Misaligned(_BelowRoof[MisalignedEvidence]):
     """Matrix products have sizes that keep their kernels from loading 16 bytes at once.
 
     ## When it speaks
@@ -176,7 +201,7 @@ class Misaligned(_BelowRoof):
     least: float = 0.01
     short: float = 20.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> MisalignedEvidence | None:
         chosen = [
             each
             for each in groups(rank, of_kind(rank, Kind.PRODUCT))
@@ -184,30 +209,25 @@ class Misaligned(_BelowRoof):
         ]
         if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
             return None
-        made = self.evidence(rank, chosen, self.goal / 2)
-        if made is None:
-            return None
         main = max(chosen, key=lambda each: each.time)
         known = main.signature.work
         elements = VECTOR // SIZES[known.dtype] if known else 1
         pads = [(size, -(-size // elements) * elements) for size in misalignment(main) if size]
-        return Evidence(
-            claim=made.claim, numbers={**made.numbers, "pads": pads, "elements": elements}, spans=made.spans
-        )
+        return self.evidence(rank, chosen, self.goal / 2, pads=pads, elements=elements)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        pads = " and ".join(f"{size} to {padded}" for size, padded in n["pads"])
+    def tell(self, job: JobEvidence[MisalignedEvidence]) -> Finding | None:
+        worst = job.worst
+        pads = " and ".join(f"{size} to {padded}" for size, padded in worst.pads)
         what = f"Pad {pads}" if pads else "Make strides and offsets of the operands whole multiples of 16 bytes"
-        sizes = [str(size) for size, _ in n["pads"]] or ["Strides or offsets"]
-        why = f"{' and '.join(sizes)} {'is' if len(n['pads']) == 1 else 'are'}"
+        sizes = [str(size) for size, _ in worst.pads] or ["Strides or offsets"]
+        why = f"{' and '.join(sizes)} {'is' if len(worst.pads) == 1 else 'are'}"
         return self.finding(
             job,
             f"Misaligned matrix products cost up to {job.max_saving} {job.per_step}",
-            evidence=f"{why} no multiple of {n['elements']} elements (16 bytes). {_listed(job)}",
-            advice=f"{what}: multiples of {n['elements']} elements are loaded 16 bytes at a time. Masked or cut off "
+            evidence=f"{why} no multiple of {worst.elements} elements (16 bytes). {_listed(job)}",
+            advice=f"{what}: multiples of {worst.elements} elements are loaded 16 bytes at a time. Masked or cut off "
             "behind, the padding changes no result.",
-            low_ns=round(job.max_saving_ns * n["low"]),
+            low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(job),
             verify="The names of their kernels say `align8`, or nothing of alignment.",
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
@@ -215,7 +235,7 @@ class Misaligned(_BelowRoof):
 
 
 @dataclass(frozen=True)
-class OldKernels(_BelowRoof):
+class OldKernels(_BelowRoof[RoofEvidence]):
     """Operators run kernels for older devices than this one.
 
     ## When it speaks
@@ -241,7 +261,7 @@ class OldKernels(_BelowRoof):
     least: float = 0.02
     short: float = 20.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> RoofEvidence | None:
         chosen = [
             each
             for each in groups(rank, np.ones(len(work(rank).calls), np.bool_))
@@ -254,14 +274,14 @@ class OldKernels(_BelowRoof):
             return None
         return self.evidence(rank, chosen, _FAIR)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[RoofEvidence]) -> Finding | None:
         return self.finding(
             job,
             f"Kernels for older devices run for up to {job.max_saving} {job.per_step} longer than needed",
             evidence=_listed(job),
             advice="The library falls back to them: look at types and layouts of the operands first; then at the build "
             "(`torch.cuda.get_arch_list()`) and a newer PyTorch.",
-            low_ns=round(job.max_saving_ns * job.numbers["low"]),
+            low_ns=round(job.max_saving_ns * job.worst.low_share),
             assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
             verify="Kernels are named `sm90`, `sm100` or `nvjet`.",
         )

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,16 @@ class _Slow(NamedTuple):
     shared: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlowRankEvidence(Evidence):
+    """What was seen on one rank: one rank's device is slower."""
+
+    times: dict[str, float]
+    compute: float
+
+
 @dataclass(frozen=True)
-class SlowRank(Rule[Evidence]):
+class SlowRank(Rule[SlowRankEvidence]):
     """All kernels of one rank are slower than those of the others, by the same factor.
 
     ## When it speaks
@@ -59,7 +67,7 @@ class SlowRank(Rule[Evidence]):
     ratio: float = 1.05
     spread: float = 0.03
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SlowRankEvidence | None:
         events = alike(rank)
         events = events[events["alone"]]
         if events["key"].nunique() < self.kernels:
@@ -73,10 +81,10 @@ class SlowRank(Rule[Evidence]):
         strings = rank.loaded.strings
         keys = [_digest(strings[code] if code != NONE else "" for code in codes) for codes in first.to_numpy().tolist()]
         compute = compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
-        return Evidence(numbers={"times": dict(zip(keys, table["median"].tolist(), strict=True)), "compute": compute})
+        return SlowRankEvidence(times=dict(zip(keys, table["median"].tolist(), strict=True)), compute=compute)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        times: dict[int, Mapping[str, float]] = {rank: each.numbers["times"] for rank, each in job.by_rank.items()}
+    def tell(self, job: JobEvidence[SlowRankEvidence]) -> Finding | None:
+        times: dict[int, Mapping[str, float]] = {rank: each.times for rank, each in job.by_rank.items()}
         by_key = defaultdict[str, list[float]](list)
         for mine in times.values():
             for key, time in mine.items():
@@ -87,7 +95,7 @@ class SlowRank(Rule[Evidence]):
         if not slow:
             return None
         most = max(slow, key=lambda each: (each.ratio, -each.rank))
-        extra = job.by_rank[most.rank].numbers["compute"] * (1 - 1 / most.ratio)
+        extra = job.by_rank[most.rank].compute * (1 - 1 / most.ratio)
         others = (
             "" if len(slow) == 1 else f" So do, by less, ranks {', '.join(str(s.rank) for s in slow if s != most)}."
         )

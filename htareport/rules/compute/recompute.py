@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 from htareport.rules.memory.held import fill, fullest, sized
 
@@ -38,7 +38,26 @@ class _Recomputed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recomputed(Rule[Evidence]):
+class MemoryLeft:
+    """How much of what is computed again fits into the memory that is left; None where memory was not recorded."""
+
+    fits_share: float
+    left_bytes: float | None = None
+    needed_bytes: int = 0
+    filled_share: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecomputeEvidence(WorkEvidence):
+    """Operators of the forward pass that run again within the backward pass."""
+
+    memory: MemoryLeft
+    compute_share: float
+    names: list[tuple[str, float]]  # With ns per step.
+
+
+@dataclass(frozen=True)
+class Recomputed(Rule[RecomputeEvidence]):
     """The backward pass computes activations again, although there is memory left to keep them.
 
     ## When it speaks
@@ -66,17 +85,17 @@ class Recomputed(Rule[Evidence]):
     least: float = 0.1
     filled: float = 0.8
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> RecomputeEvidence | None:
         found = _recomputed(rank)
         durations = rank.device_events["dur"].to_numpy()
         time = int(durations[found.events].sum())
         if not time or time < self.least * compute_time(rank):
             return None
-        numbers = self._memory(rank, found)
-        if numbers is None:
+        memory = self._memory(rank, found)
+        if memory is None:
             return None
         saving = np.zeros(len(durations))
-        saving[found.events] = durations[found.events] * numbers["fits"]
+        saving[found.events] = durations[found.events] * memory.fits_share
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
@@ -85,18 +104,20 @@ class Recomputed(Rule[Evidence]):
         for name, each in zip(texts, durations[found.events].tolist(), strict=True):
             names[name] += each
         most = sorted(names.items(), key=lambda item: (-item[1], item[0]))[:3]
-        numbers |= {
-            "share": time / compute_time(rank),
-            "names": [(name, each / rank.num_steps) for name, each in most],
-            "asked": asked(rank, saving),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return RecomputeEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            memory=memory,
+            compute_share=time / compute_time(rank),
+            names=[(name, each / rank.num_steps) for name, each in most],
+            requested_ns=asked(rank, saving),
+        )
 
-    def _memory(self, rank: Rank, found: _Recomputed) -> dict[str, Any] | None:
+    def _memory(self, rank: Rank, found: _Recomputed) -> MemoryLeft | None:
         """What of it fits into the memory that is left; None where there is none."""
         each = fullest(rank) if Capability.MEMORY in rank.capabilities else None
         if each is None:
-            return {"fits": 1.0, "left": None}
+            return MemoryLeft(fits_share=1.0)
         left = (self.filled - fill(each)) * each.capacity
         if left <= 0:
             return None
@@ -111,31 +132,33 @@ class Recomputed(Rule[Evidence]):
             inside = (place >= 0) & (each.ts[there] < end[mine][np.maximum(place, 0)])
             needed += int(each.size[there][inside].sum())
         needed //= rank.num_steps
-        return {"fits": min(1.0, left / needed) if needed else 1.0, "left": left, "needed": needed,
-                "filled": fill(each)}  # fmt: skip
+        return MemoryLeft(min(1.0, left / needed) if needed else 1.0, left, needed, fill(each))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        listed = ", ".join(f"`{name}` {job.time(time)}" for name, time in n["names"])
-        if n["left"] is None:
+    def tell(self, job: JobEvidence[RecomputeEvidence]) -> Finding | None:
+        worst = job.worst
+        memory_left = worst.memory
+        listed = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.names)
+        if memory_left.left_bytes is None:
             memory = "Whether memory would hold the activations is not known: it was not recorded."
             assumption = "All of them fit into memory; the lower estimate is that none does."
         else:
-            memory = f"Memory is filled to {job.percent(n['filled'])} at its peak: {sized(n['left'])} are left up to "
-            memory += f"{job.percent(self.filled)}, and what is computed again takes {sized(n['needed'])} at most."
-            assumption = f"Activations are kept for {job.percent(n['fits'])} of it, as far as memory allows."
+            memory = f"Memory is filled to {job.percent(memory_left.filled_share)} at its peak: {sized(memory_left.left_bytes)} are left up to "
+            memory += f"{job.percent(self.filled)}, and what is computed again takes {sized(memory_left.needed_bytes)} at most."
+            assumption = (
+                f"Activations are kept for {job.percent(memory_left.fits_share)} of it, as far as memory allows."
+            )
         return self.finding(
             job,
             f"Computing activations again takes up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(n['share'])} of compute is operators of the forward pass within the backward "
+            evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the backward "
             f"pass (activation checkpointing): {listed} {job.per_step}. {memory}",
             advice="Checkpoint fewer blocks, or only operators that are cheap to compute again: as many as memory "
             "needs.",
             assumption=assumption + held_up(job),
             verify="Less time in the backward pass; *Peak allocated* in *Memory over time* is higher.",
-            confidence="low" if n["left"] is None else "medium",
+            confidence="low" if memory_left.left_bytes is None else "medium",
             snippet=_SELECTIVE,
-            low_share=0.0 if n["left"] is None else self.low_share,
+            low_share=0.0 if memory_left.left_bytes is None else self.low_share,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,14 @@ from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, shortened, spread, unknown_limits, work
 from htareport.rank.host_rows import per
 from htareport.rank.interval_sets import Sets
-from htareport.rank.operator_groups import Group, groups, of_kind
+from htareport.rank.operator_groups import Group, GroupSummary, groups, of_kind
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.rank.training import trains
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule, severity_of
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _GOOD = 0.85  # Of the bandwidth: what good kernels reach.
@@ -40,8 +40,22 @@ class _Skinny(NamedTuple):
     low: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class SkinnyProductsEvidence(WorkEvidence):
+    """What was seen on one rank: narrow products again and again."""
+
+    groups: list[GroupSummary]
+    count: int
+    time: float
+    calls: float
+    bandwidth: float
+    together: float
+    trains: bool
+    low_share: float
+
+
 @dataclass(frozen=True)
-class SkinnyProducts(Rule[Evidence]):
+class SkinnyProducts(Rule[SkinnyProductsEvidence]):
     """Products of a few rows by a matrix of weights are computed many times, each alone.
 
     ## When it speaks
@@ -81,7 +95,7 @@ class SkinnyProducts(Rule[Evidence]):
         owner = work(rank).owner
         return np.asarray((owner != NONE) & (np.append(found.run, 0)[owner] > 1), np.bool_)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SkinnyProductsEvidence | None:
         found = _skinny(rank, self)
         if found is None:
             return None
@@ -89,36 +103,36 @@ class SkinnyProducts(Rule[Evidence]):
         calls = np.concatenate([each.calls for each in found.groups])
         time = sum(each.time for each in most)
         inside = found.run[calls] > 1
-        numbers = {
-            "groups": [each.told(rank.num_steps) for each in most[:_SHOWN]],
-            "count": len(most),
-            "time": time / per(rank),
-            "calls": len(calls) / per(rank),
-            "bandwidth": sum(each.by_memory for each in most) / time,
-            "together": len(calls) / float((1 / found.run[calls]).sum()) if inside.any() else 1.0,
-            "trains": trains(rank),
-            "low": found.low,
-            "asked": found.asked,
-        }
-        return Evidence(claim=found.claim, numbers=numbers, spans=rank.spans(found.claim, name=most[0].signature.name))
+        return SkinnyProductsEvidence(
+            claim=found.claim,
+            spans=rank.spans(found.claim, name=most[0].signature.name),
+            groups=[each.summary(rank.num_steps) for each in most[:_SHOWN]],
+            count=len(most),
+            time=time / per(rank),
+            calls=len(calls) / per(rank),
+            bandwidth=sum(each.by_memory for each in most) / time,
+            together=len(calls) / float((1 / found.run[calls]).sum()) if inside.any() else 1.0,
+            trains=trains(rank),
+            low_share=found.low,
+            requested_ns=found.asked,
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[SkinnyProductsEvidence]) -> Finding | None:
+        worst = job.worst
         each = "; ".join(
-            f"`{g['name']}` {g['shapes']} in {g['precision']}: {counted(g['calls'], 'call')}, {job.time(g['time'])} "
-            f"{job.per_step}"
-            for g in n["groups"]
+            f"`{g.name}` {g.shapes} in {g.precision}: {counted(g.calls, 'call')}, {job.time(g.time_ns)} {job.per_step}"
+            for g in worst.groups
         )
         evidence = (
-            f"{each}{'; …' if n['count'] > len(n['groups']) else ''}. They read their matrices at "
-            f"{job.percent(n['bandwidth'])} of the memory's bandwidth"
+            f"{each}{'; …' if worst.count > len(worst.groups) else ''}. They read their matrices at "
+            f"{job.percent(worst.bandwidth)} of the memory's bandwidth"
         )
-        more = "" if n["trains"] else " More sequences at once make the same time serve more of them; weights of 8 or "
-        more += "" if n["trains"] else "4 bits are read faster."
-        title = f"{n['calls']:,.0f} products of at most {self.rows} rows take {job.time(n['time'])} {job.per_step}"
+        more = "" if worst.trains else " More sequences at once make the same time serve more of them; weights of 8 or "
+        more += "" if worst.trains else "4 bits are read faster."
+        title = f"{worst.calls:,.0f} products of at most {self.rows} rows take {job.time(worst.time)} {job.per_step}"
         verify = "Fewer calls of these shapes in *Compute efficiency*, and less time in all."
         if not job.max_saving_ns:
-            alone = "each stands alone between other kernels" if n["together"] <= 1 else "memory allows little more"
+            alone = "each stands alone between other kernels" if worst.together <= 1 else "memory allows little more"
             return self.finding(
                 job,
                 title,
@@ -131,11 +145,11 @@ class SkinnyProducts(Rule[Evidence]):
             job,
             title,
             severity=severity_of(job.saving_share),
-            evidence=f"{evidence}; on average {n['together']:.2g} of one shape follow each other with nothing computed "
+            evidence=f"{evidence}; on average {worst.together:.2g} of one shape follow each other with nothing computed "
             "between.",
             advice="Compute them as one: query, key and value (or gate and up) in one layer, inputs stacked, a grouped "
             "product." + more,
-            low_ns=round(job.max_saving_ns * n["low"]),
+            low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="They share one matrix, which is read once for all, unless they reach 70 % of the bandwidth "
             "already. The lower estimate is for a matrix of each: they are read at 85 % of it." + held_up(job),
             verify=verify,

@@ -17,18 +17,26 @@ from htareport.rank.interval_sets import total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
 _WORTH = 0.001  # Of the step: kernels of which less could come are not looked at.
 
 
 def _listed(job: JobEvidence[Any]) -> str:
-    return ", ".join(f"`{name}` {job.time(time)}" for name, time in job.numbers["names"])
+    return ", ".join(f"`{name}` {job.time(time)}" for name, time in job.worst.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnstableKernelsEvidence(WorkEvidence):
+    """What was seen on one rank: kernels of unequal times."""
+
+    names: list[tuple[str, float]]
+    calls: int
 
 
 @dataclass(frozen=True)
-class UnstableKernels(Rule[Evidence]):
+class UnstableKernels(Rule[UnstableKernelsEvidence]):
     """Kernels take unequal times for the same work in each step.
 
     ## When it speaks
@@ -56,7 +64,7 @@ class UnstableKernels(Rule[Evidence]):
     steps: int = 5
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> UnstableKernelsEvidence | None:
         number = len(rank.steps)
         if number < self.steps:
             return None
@@ -72,8 +80,13 @@ class UnstableKernels(Rule[Evidence]):
         claim = shortened(rank, saving)
         if rank.share(claim) < self.least:
             return None
-        numbers = {"names": most(rank, events, excess), "calls": int(unstable.sum()), "asked": asked(rank, saving)}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return UnstableKernelsEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            names=most(rank, events, excess),
+            calls=int(unstable.sum()),
+            requested_ns=asked(rank, saving),
+        )
 
     def _excess(self, events: pd.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Which kernels take times that vary, and what each of these takes above the best at its place, ns."""
@@ -93,7 +106,7 @@ class UnstableKernels(Rule[Evidence]):
         fine = (each["min"] == each["max"]) & (each["size"] == steps) & (each["sum"] >= self.calls)
         return events["key"].isin(fine.index[fine]).to_numpy()
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[UnstableKernelsEvidence]) -> Finding | None:
         return self.finding(
             job,
             f"Kernels take unequal times for equal work: up to {job.max_saving} {job.per_step} above their best",
@@ -115,8 +128,17 @@ def _varied(events: pd.DataFrame, least: float) -> NDArray[np.bool_]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlowedByCommunicationEvidence(WorkEvidence):
+    """What was seen on one rank: collectives slow compute."""
+
+    names: list[tuple[str, float]]
+    ratio: float
+    hidden: float
+
+
 @dataclass(frozen=True)
-class SlowedByCommunication(Rule[Evidence]):
+class SlowedByCommunication(Rule[SlowedByCommunicationEvidence]):
     """Compute kernels are slower while collectives run.
 
     ## When it speaks
@@ -144,7 +166,7 @@ class SlowedByCommunication(Rule[Evidence]):
     calls: int = 5
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SlowedByCommunicationEvidence | None:
         events = alike(rank)
         if not len(events):
             return None
@@ -168,23 +190,24 @@ class SlowedByCommunication(Rule[Evidence]):
         claim = shortened(rank, saving, beside="comm")
         if rank.share(claim) < self.least:
             return None
-        numbers = {
-            "names": most(rank, events, np.nan_to_num(excess)),
-            "ratio": float((slow["median_beside"] / slow["median"]).median()),
-            "hidden": (total(rank.busy("comm")) + total(rank.busy("compute")) - total(rank.busy("comm", "compute")))
+        return SlowedByCommunicationEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            names=most(rank, events, np.nan_to_num(excess)),
+            ratio=float((slow["median_beside"] / slow["median"]).median()),
+            hidden=(total(rank.busy("comm")) + total(rank.busy("compute")) - total(rank.busy("comm", "compute")))
             / rank.num_steps,
-            "asked": asked(rank, saving),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+            requested_ns=asked(rank, saving),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
+    def tell(self, job: JobEvidence[SlowedByCommunicationEvidence]) -> Finding | None:
+        worst = job.worst
         return self.finding(
             job,
             f"Collectives slow the compute beside them, by up to {job.max_saving} {job.per_step}",
-            evidence=f"The same kernels take {n['ratio']:.2f} times as long beside collectives: {_listed(job)} more "
-            f"per step. In return, overlap hides {job.time(n['hidden'])} of communication per step"
-            f"{', which is more than it costs' if n['hidden'] > job.max_saving_ns else ''}.",
+            evidence=f"The same kernels take {worst.ratio:.2f} times as long beside collectives: {_listed(job)} more "
+            f"per step. In return, overlap hides {job.time(worst.hidden)} of communication per step"
+            f"{', which is more than it costs' if worst.hidden > job.max_saving_ns else ''}.",
             advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`), or move them "
             "over work that is bound by arithmetic rather than memory. Keep it only if the step gets shorter.",
             low_ns=0,

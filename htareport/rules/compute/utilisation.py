@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,8 +29,17 @@ _ADVICE = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class LowUtilisationEvidence(Evidence):
+    """What was seen on one rank: little of the arithmetic is used."""
+
+    mfu: float
+    known: float
+    parts: dict[str, float]
+
+
 @dataclass(frozen=True)
-class LowUtilisation(Rule[Evidence]):
+class LowUtilisation(Rule[LowUtilisationEvidence]):
     """A step uses little of the device's arithmetic.
 
     ## When it speaks
@@ -62,7 +70,7 @@ class LowUtilisation(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LowUtilisationEvidence | None:
         if compute_time(rank) < self.busy * rank.whole:
             return None
         found, events = work(rank), rank.device_events
@@ -89,24 +97,23 @@ class LowUtilisation(Rule[Evidence]):
             ARITHMETIC: at_peak,
         }
         parts[BELOW] = max(rank.whole - sum(parts.values()), 0.0)
-        numbers: dict[str, Any] = {
-            "mfu": at_peak / rank.whole,
-            "known": modelled / kernels,
-            "parts": {name: float(ns) / rank.whole for name, ns in parts.items()},
-        }
-        return Evidence(numbers=numbers)
+        return LowUtilisationEvidence(
+            mfu=at_peak / rank.whole,
+            known=modelled / kernels,
+            parts={name: float(ns) / rank.whole for name, ns in parts.items()},
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        rank, evidence = min(job.by_rank.items(), key=lambda item: (item[1].numbers["mfu"], item[0]))
-        n = evidence.numbers
-        largest = sorted(n["parts"].items(), key=lambda item: -item[1])
+    def tell(self, job: JobEvidence[LowUtilisationEvidence]) -> Finding | None:
+        rank, evidence = min(job.by_rank.items(), key=lambda item: (item[1].mfu, item[0]))
+        worst = evidence
+        largest = sorted(worst.parts.items(), key=lambda item: -item[1])
         told = ", ".join(f"{name} {job.percent(share)}" for name, share in largest if share > 0)
         return self.finding(
             job,
-            f"{job.percent(n['mfu'])} of the device's arithmetic is used (MFU); the largest part of {job.window} "
+            f"{job.percent(worst.mfu)} of the device's arithmetic is used (MFU); the largest part of {job.window} "
             f"is {largest[0][0]}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {job.window}: {told}. Operations are known of {job.percent(n['known'])} of "
+            evidence=f"On rank {rank}, of {job.window}: {told}. Operations are known of {job.percent(worst.known)} of "
             "the compute kernels' time.",
             advice=_ADVICE[largest[0][0]],
             verify="*MFU* in *Compute efficiency* rises.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,8 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
-from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import listed
+from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.kernel_evidence import KernelEvidence, listed
 from htareport.rules.engine.wording import held_up
 
 _TILE = re.compile(r"(?:_|tilesize|MT)(\d+)x(\d+)(?:x\d+)?(?=_)")  # Of a product's result, that a block computes.
@@ -43,8 +43,22 @@ class _Tails(NamedTuple):
     event: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaveTailEvidence(KernelEvidence):
+    """What was seen on one rank: a last wave that is nearly empty."""
+
+    low_share: float
+    name: str
+    sizes: list[tuple[int, int]]
+    waves: float
+    blocks: int
+    better: int
+    held: int
+    processors: int
+
+
 @dataclass(frozen=True)
-class WaveTail(Rule[Evidence]):
+class WaveTail(Rule[WaveTailEvidence]):
     """The last blocks of kernels run alone: a few more than what fills the device a whole number of times.
 
     ## When it speaks
@@ -85,7 +99,7 @@ class WaveTail(Rule[Evidence]):
         found = None if self.lacking(rank) else _tails(rank, self)
         return None if found is None else found.mine
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> WaveTailEvidence | None:
         found = _tails(rank, self)
         if found is None:
             return None
@@ -93,34 +107,36 @@ class WaveTail(Rule[Evidence]):
         held = worst.held.blocks if worst.held else 0
         better, name = int(worst.waves) * worst.processors * held, rank.loaded.strings[events.codes[found.event]]
         time = int(events.durations[found.mine].sum())
-        numbers = {
-            "kernels": events.kernels(found.mine),
-            "share": time / compute_time(rank),
-            "low": found.low,
-            "asked": found.asked,
-            "name": short(name),
-            "sizes": _sizes(rank, found.event, name, worst.blocks, better),
-            "waves": worst.waves,
-            "blocks": worst.blocks,
-            "better": better,
-            "held": held,
-            "processors": worst.processors,
-        }
-        return Evidence(claim=found.claim, numbers=numbers, spans=rank.spans(found.claim))
+        return WaveTailEvidence(
+            claim=found.claim,
+            spans=rank.spans(found.claim),
+            kernels=events.kernels(found.mine),
+            time_ns=time / rank.num_steps,
+            compute_share=time / compute_time(rank),
+            low_share=found.low,
+            requested_ns=found.asked,
+            name=short(name),
+            sizes=_sizes(rank, found.event, name, worst.blocks, better),
+            waves=worst.waves,
+            blocks=worst.blocks,
+            better=better,
+            held=held,
+            processors=worst.processors,
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
-        n = job.numbers
-        sizes = " or ".join(f"{fits:,} instead of {size:,}" for size, fits in n["sizes"])
-        where = f"a grid of at most {n['better']:,} blocks there" + (f", as with {sizes}" if sizes else "")
+    def tell(self, job: JobEvidence[WaveTailEvidence]) -> Finding | None:
+        worst = job.worst
+        sizes = " or ".join(f"{fits:,} instead of {size:,}" for size, fits in worst.sizes)
+        where = f"a grid of at most {worst.better:,} blocks there" + (f", as with {sizes}" if sizes else "")
         return self.finding(
             job,
             f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(n['share'])} of compute is such kernels: {listed(job)} {job.per_step}. "
-            f"`{n['name']}` has {n['blocks']:,} blocks, {n['waves']:.2f} times what {n['processors']} processors hold "
-            f"with {n['held']} each: {n['better']:,} would be a wave less.",
+            evidence=f"{job.percent(worst.compute_share)} of compute is such kernels: {listed(job)} {job.per_step}. "
+            f"`{worst.name}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors hold "
+            f"with {worst.held} each: {worst.better:,} would be a wave less.",
             advice=f"Choose sizes just below the boundary ({where}), or let "
             '`torch.compile` with `mode="max-autotune"` look for another tile.',
-            low_ns=round(job.max_saving_ns * n["low"]),
+            low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
             "processors without any block count." + held_up(job),
             verify="The kernel's grid is below the boundary, and it takes a wave less.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,13 @@ class Evidence:
     spans: tuple[Span, ...] = ()
     queue_wait_ns: float = 0.0  # How long the host waits per step because it is far ahead of the device.
     is_unreliable: bool = False  # Whether the trace does not show the device's work as it was.
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkEvidence(Evidence):
+    """Evidence of device work that could be shorter, by so much; the step gains less where other work runs beside it."""
+
+    requested_ns: float  # Per step and device.
 
 
 @dataclass
@@ -73,11 +79,6 @@ class JobEvidence(Generic[E]):
     def worst(self) -> E:
         """The evidence of that rank."""
         return self.by_rank[self.worst_rank]
-
-    @property
-    def numbers(self) -> Mapping[str, Any]:
-        """The numbers of the worst rank."""
-        return self.worst.numbers
 
     @property
     def max_saving_ns(self) -> float:

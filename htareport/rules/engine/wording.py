@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from htareport.rank.host_rows import short
-from htareport.rules.engine.evidence import JobEvidence
+from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
+
+W = TypeVar("W", bound=WorkEvidence)
 
 
 def listed(names: Iterable[tuple[str, float]], job: JobEvidence[Any], per: float) -> str:
@@ -14,9 +16,9 @@ def listed(names: Iterable[tuple[str, float]], job: JobEvidence[Any], per: float
     return ", ".join(f"`{short(name)}` {job.time(time / per)}" for name, time in names)
 
 
-def held_up(job: JobEvidence[Any]) -> str:
-    """A sentence for where less than half of what was asked for is gained; the numbers say what was asked for."""
-    wanted = float(job.numbers["asked"])
+def held_up(job: JobEvidence[W]) -> str:
+    """A sentence for where less than half of what was asked for is gained."""
+    wanted = job.worst.requested_ns
     if job.max_saving_ns >= wanted / 2:
         return ""
     return (

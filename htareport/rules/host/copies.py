@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,8 +62,20 @@ def _rate(copies: pd.DataFrame) -> float:
     return int(known["bytes"].sum()) / time if time else 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class PageableCopiesEvidence(Evidence):
+    """What was seen on one rank: copies to the device from pageable memory."""
+
+    size: int
+    number: int
+    rate: float
+    better: float
+    has_pinned: bool
+    windows: int
+
+
 @dataclass(frozen=True)
-class PageableCopies(Rule[Evidence]):
+class PageableCopies(Rule[PageableCopiesEvidence]):
     """Batches are copied to the device from pageable memory, slowly and with the host waiting.
 
     ## When it speaks
@@ -89,7 +100,7 @@ class PageableCopies(Rule[Evidence]):
     size: float = 1.0
     least: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> PageableCopiesEvidence | None:
         copies = _copies(rank, (_TO_DEVICE,))
         pageable = _is_pageable(copies)
         mine, pinned = copies[pageable], copies[~pageable & (copies["bytes"] >= _LARGE)]
@@ -101,19 +112,26 @@ class PageableCopies(Rule[Evidence]):
         if not 0 < rate < better:
             return None
         claim = {lane: _shortened(each, 1 - rate / better) for lane, each in exposed.items()}
-        numbers = {"size": size, "number": len(mine), "rate": rate, "better": better, "seen": bool(len(pinned)),
-                   "per": per(rank)}  # fmt: skip
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(exposed, name=_TO_DEVICE))
+        return PageableCopiesEvidence(
+            claim=claim,
+            spans=rank.spans(exposed, name=_TO_DEVICE),
+            size=size,
+            number=len(mine),
+            rate=rate,
+            better=better,
+            has_pinned=bool(len(pinned)),
+            windows=per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        rate, better = (text(1e9 * n[name], Unit.BYTES_PER_SECOND) for name in ("rate", "better"))
-        size = text(n["size"] / n["per"], Unit.BYTES)
-        source = "as the trace's pinned copies do" if n["seen"] else "as the link should"
+    def tell(self, job: JobEvidence[PageableCopiesEvidence]) -> Finding:
+        worst = job.worst
+        rate, better = (text(1e9 * rate, Unit.BYTES_PER_SECOND) for rate in (worst.rate, worst.better))
+        size = text(worst.size / worst.windows, Unit.BYTES)
+        source = "as the trace's pinned copies do" if worst.has_pinned else "as the link should"
         return self.finding(
             job,
             f"The GPU waits for copies from pageable memory: {size} {job.per_step} at {rate}",
-            evidence=f"{counted(n['number'] / n['per'], 'copy', 'copies')} {job.per_step}, of which pageable memory costs "
+            evidence=f"{counted(worst.number / worst.windows, 'copy', 'copies')} {job.per_step}, of which pageable memory costs "
             f"{job.max_saving}.",
             advice="Let the loader pin its batches, and copy without waiting.",
             assumption=f"Pinned memory is copied at {better}, {source}.",
@@ -133,8 +151,18 @@ def _shortened(rows: Intervals, share: float) -> Intervals:
     return intervals.union(rows[:, 0], rows[:, 0] + (share * (rows[:, 1] - rows[:, 0])).astype(np.int64))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExposedCopiesEvidence(Evidence):
+    """What was seen on one rank: copies to the device are not overlapped."""
+
+    size: int
+    number: int
+    rate: float
+    windows: int
+
+
 @dataclass(frozen=True)
-class ExposedCopies(Rule[Evidence]):
+class ExposedCopies(Rule[ExposedCopiesEvidence]):
     """Copies to the device are not hidden behind its work.
 
     ## When it speaks
@@ -156,23 +184,28 @@ class ExposedCopies(Rule[Evidence]):
 
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ExposedCopiesEvidence | None:
         copies = _copies(rank, (_TO_DEVICE,))
         mine = copies[~_is_pageable(copies)]
         claim = _exposed(rank, mine)
         if rank.share(claim) < self.least:
             return None
-        numbers = {"size": int(mine["bytes"].clip(lower=0).sum()), "number": len(mine), "rate": _rate(mine),
-                   "per": per(rank)}  # fmt: skip
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=_TO_DEVICE))
+        return ExposedCopiesEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name=_TO_DEVICE),
+            size=int(mine["bytes"].clip(lower=0).sum()),
+            number=len(mine),
+            rate=_rate(mine),
+            windows=per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        size, rate = text(n["size"] / n["per"], Unit.BYTES), text(1e9 * n["rate"], Unit.BYTES_PER_SECOND)
+    def tell(self, job: JobEvidence[ExposedCopiesEvidence]) -> Finding:
+        worst = job.worst
+        size, rate = text(worst.size / worst.windows, Unit.BYTES), text(1e9 * worst.rate, Unit.BYTES_PER_SECOND)
         return self.finding(
             job,
             f"The GPU does nothing but copy its input for {job.max_saving} {job.per_step}",
-            evidence=f"{n['number'] / n['per']:,.3g} copies move {size} to the device {job.per_step} at {rate}.",
+            evidence=f"{worst.number / worst.windows:,.3g} copies move {size} to the device {job.per_step} at {rate}.",
             advice="Copy the next batch on a stream of its own, from pinned memory and with `non_blocking=True`, while "
             "the device works on this one.",
             assumption="All of it is hidden behind the device's work.",
@@ -182,8 +215,18 @@ class ExposedCopies(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TinyCopiesEvidence(Evidence):
+    """Copies of a few bytes, in all steps."""
+
+    number: int
+    size: int  # Bytes.
+    windows: int
+    kinds: list[tuple[str, int]]
+
+
 @dataclass(frozen=True)
-class TinyCopies(Rule[Evidence]):
+class TinyCopies(Rule[TinyCopiesEvidence]):
     """Many tiny copies, each launched by itself.
 
     ## When it speaks
@@ -208,7 +251,7 @@ class TinyCopies(Rule[Evidence]):
     size: float = 64.0
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> TinyCopiesEvidence | None:
         copies = _copies(rank, (_TO_DEVICE, "Memcpy DtoD"))
         mine = copies[(copies["bytes"] >= 0) & (copies["bytes"] < 1024 * self.size)]
         if len(mine) < self.number * per(rank):
@@ -219,21 +262,23 @@ class TinyCopies(Rule[Evidence]):
         claim = joined(common(before, late(rank)), _exposed(rank, mine))
         if rank.share(claim) < self.least:
             return None
-        numbers = {"number": len(mine), "size": int(mine["bytes"].sum()), "per": per(rank)}
         kinds = mine["copy_kind"].value_counts()
-        return Evidence(
+        return TinyCopiesEvidence(
             claim=claim,
-            numbers=numbers | {"kinds": [(str(k), int(v)) for k, v in kinds.items()]},
             spans=rank.spans(claim),
+            number=len(mine),
+            size=int(mine["bytes"].sum()),
+            windows=per(rank),
+            kinds=[(str(kind), int(count)) for kind, count in kinds.items()],
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        kinds = " and ".join(f"{count / n['per']:,.0f} {kind}" for kind, count in n["kinds"])
-        size = text(n["size"] / n["number"], Unit.BYTES)
+    def tell(self, job: JobEvidence[TinyCopiesEvidence]) -> Finding:
+        worst = job.worst
+        kinds = " and ".join(f"{count / worst.windows:,.0f} {kind}" for kind, count in worst.kinds)
+        size = text(worst.size / worst.number, Unit.BYTES)
         return self.finding(
             job,
-            f"Tiny copies take {job.max_saving} {job.per_step}: {n['number'] / n['per']:,.0f} of {size} each",
+            f"Tiny copies take {job.max_saving} {job.per_step}: {worst.number / worst.windows:,.0f} of {size} each",
             evidence=f"{kinds} {job.per_step}, each of less than {self.size:g} KB; their own time and the idle time "
             "before them count.",
             advice="Put small values into one tensor and copy it once; create constants on the device; copy lists of "

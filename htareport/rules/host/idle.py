@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,22 @@ _EDGES = 0.1  # Of the idle time: what is worth saying of the part whose cause i
 _MORE_BY_GRAPHS = "graphs that hold more of the step, or several steps, and larger batches"  # It replays graphs.
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostBoundEvidence(Evidence):
+    """Idle time in which the host has not launched what comes next."""
+
+    idle: float  # Share of the windows.
+    late: float  # Share of the idle time.
+    names: list[tuple[str, int]]  # Host rows that fill it, with ns in all steps.
+    edges: float  # Share of the idle time before the first event and after the last.
+    nothing: int  # ns in which no host row is recorded.
+    graphs: bool  # Whether most of it is before launches of graphs.
+    windows: int
+    frame: str  # The function of the user in the middle of the longest gap.
+
+
 @dataclass(frozen=True)
-class HostBound(Rule[Evidence]):
+class HostBound(Rule[HostBoundEvidence]):
     """The device waits for the host, which does not launch fast enough.
 
     ## When it speaks
@@ -50,48 +63,58 @@ class HostBound(Rule[Evidence]):
     idle: float = 0.15
     late: float = 0.5
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> HostBoundEvidence | None:
         claim = late(rank)
         idle, share = rank.share(rank.idle), rank.share(claim)
         if idle < self.idle or share < min(self.late * idle, self.idle):
             return None
-        numbers = {
-            "idle": idle,
-            "late": share / idle,
-            "names": rank.idle_names(*ON_HOST),
-            "edges": 1 - total(rank.idle_by(*Cause)) / max(total(rank.idle), 1),
-            "nothing": total(rank.idle_by(Cause.NOTHING)),
-            "graphs": 2 * total(common(claim, in_front(rank, rank.launches["graph"].to_numpy()))) > total(claim),
-            "per": per(rank),
-        }
         spans = rank.spans(claim)
-        return Evidence(claim=claim, numbers=numbers | {"frame": frame_in(rank, spans)}, spans=spans)
+        return HostBoundEvidence(
+            claim=claim,
+            spans=spans,
+            idle=idle,
+            late=share / idle,
+            names=rank.idle_names(*ON_HOST),
+            edges=1 - total(rank.idle_by(*Cause)) / max(total(rank.idle), 1),
+            nothing=total(rank.idle_by(Cause.NOTHING)),
+            graphs=2 * total(common(claim, in_front(rank, rank.launches["graph"].to_numpy()))) > total(claim),
+            windows=per(rank),
+            frame=frame_in(rank, spans),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        runs = [f"runs {listed(n['names'], job, n['per'])}"] if n["names"] else []
+    def tell(self, job: JobEvidence[HostBoundEvidence]) -> Finding:
+        worst = job.worst
+        runs = [f"runs {listed(worst.names, job, worst.windows)}"] if worst.names else []
         python = list[str]()
-        if n["nothing"] > 0.1 * job.max_saving_ns * n["per"]:
-            runs.append(f"does something that is not recorded for {job.time(n['nothing'] / n['per'])}")
+        if worst.nothing > 0.1 * job.max_saving_ns * worst.windows:
+            runs.append(f"does something that is not recorded for {job.time(worst.nothing / worst.windows)}")
             python.append("Where nothing is recorded it runs Python: take it out of the loop, or into another process.")
-        more = _MORE_BY_GRAPHS if n["graphs"] else _MORE_OF_INFERENCE if job.infers else _MORE
-        where = f" The longest gap is in `{n['frame']}`." if n["frame"] else ""
-        edges = f", and {job.percent(n['edges'])} of it lies before the first or behind the last recorded GPU event"
-        edges = edges if n["edges"] > _EDGES else ""
+        more = _MORE_BY_GRAPHS if worst.graphs else _MORE_OF_INFERENCE if job.infers else _MORE
+        where = f" The longest gap is in `{worst.frame}`." if worst.frame else ""
+        edges = f", and {job.percent(worst.edges)} of it lies before the first or behind the last recorded GPU event"
+        edges = edges if worst.edges > _EDGES else ""
         return self.finding(
             job,
             f"The GPU waits for the host in {job.percent(job.saving_share)} of {job.window}",
-            evidence=f"It is idle for {job.percent(n['idle'])} of {job.window}; in {job.percent(n['late'])} of that "
+            evidence=f"It is idle for {job.percent(worst.idle)} of {job.window}; in {job.percent(worst.late)} of that "
             f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step}.{where}",
             advice=" ".join([f"Let the host launch more at once: {more}.", *python]),
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
-            snippet="" if n["graphs"] else 'model = torch.compile(model, mode="reduce-overhead")',
+            snippet="" if worst.graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class BetweenStepsEvidence(Evidence):
+    """What was seen on one rank: the device is idle between steps."""
+
+    borders: int
+    frame: str
+
+
 @dataclass(frozen=True)
-class BetweenSteps(Rule[Evidence]):
+class BetweenSteps(Rule[BetweenStepsEvidence]):
     """The device is idle from the last work of a step to the first of the next.
 
     ## When it speaks
@@ -116,7 +139,7 @@ class BetweenSteps(Rule[Evidence]):
     least: float = 0.03
     free: float = 1000.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> BetweenStepsEvidence | None:
         borders = {lane: _borders(rank, lane, round(1000 * self.free)) for lane in rank.lanes}
         claim = minus(common(borders, late(rank)), rank.idle_by(Cause.LOADING))
         number = sum(map(len, borders.values()))
@@ -125,15 +148,15 @@ class BetweenSteps(Rule[Evidence]):
         if not each or np.median(np.concatenate(each)) < self.least * step or rank.share(claim) < self.least:
             return None
         spans = rank.spans(claim, name="between steps")
-        return Evidence(claim=claim, numbers={"borders": number, "frame": frame_in(rank, spans)}, spans=spans)
+        return BetweenStepsEvidence(claim=claim, spans=spans, borders=number, frame=frame_in(rank, spans))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        where = f", in `{n['frame']}` at the longest" if n["frame"] else ""
+    def tell(self, job: JobEvidence[BetweenStepsEvidence]) -> Finding:
+        worst = job.worst
+        where = f", in `{worst.frame}` at the longest" if worst.frame else ""
         return self.finding(
             job,
             f"The GPU is idle for {job.max_saving} per step between steps",
-            evidence=f"At {n['borders']} borders between steps the device has run all of the last step's work, and the "
+            evidence=f"At {worst.borders} borders between steps the device has run all of the last step's work, and the "
             f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
             advice="Prepare the next input, and use the last output, in a thread while the device works."
             if job.infers
@@ -156,8 +179,16 @@ def _borders(rank: Rank, lane: Lane, free: int) -> intervals.Intervals:
     return intervals.union(begin, stop)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkQueuedEvidence(Evidence):
+    """What was seen on one rank: the device is idle although work is queued."""
+
+    busy_names: list[tuple[str, int]]
+    windows: int
+
+
 @dataclass(frozen=True)
-class WorkQueued(Rule[Evidence]):
+class WorkQueued(Rule[WorkQueuedEvidence]):
     """The device is idle although its next work was launched long ago.
 
     ## When it speaks
@@ -181,22 +212,22 @@ class WorkQueued(Rule[Evidence]):
 
     least: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> WorkQueuedEvidence | None:
         claim = rank.idle_by(Cause.WAITING)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(
-            claim=claim, numbers={"behind": _behind(rank, claim), "per": per(rank)}, spans=rank.spans(claim)
+        return WorkQueuedEvidence(
+            claim=claim, spans=rank.spans(claim), busy_names=_behind(rank, claim), windows=per(rank)
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[WorkQueuedEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"The GPU is idle for {job.max_saving} {job.per_step} although its work is queued",
             severity=least_of(severity_of(job.saving_share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
-            f"it up: {listed(n['behind'], job, n['per'])} {job.per_step}.",
+            f"it up: {listed(worst.busy_names, job, worst.windows)} {job.per_step}.",
             advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "
             "on the device. Record waits between streams; where there are none, the trace may lack work.",
             assumption="What it waits for can go; the lower estimate is that it cannot.",

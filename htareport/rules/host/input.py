@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import IDLE, per
@@ -15,8 +15,17 @@ from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.wording import listed
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoadingEvidence(Evidence):
+    """Idle time while the data loader runs."""
+
+    names: list[tuple[str, int]]  # Host rows that fill it, with ns in all steps.
+    workers: bool  # Whether worker processes load.
+    windows: int
+
+
 @dataclass(frozen=True)
-class _Loading(Rule[Evidence]):
+class _Loading(Rule[LoadingEvidence]):
     """What the rules about the data loader have in common."""
 
     family, section = Family.HOST, IDLE
@@ -26,7 +35,7 @@ class _Loading(Rule[Evidence]):
 
     least: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LoadingEvidence | None:
         claim = rank.idle_by(Cause.LOADING)
         if rank.share(claim) < self.least:
             return None
@@ -35,15 +44,15 @@ class _Loading(Rule[Evidence]):
             return None
         spans = rank.spans(claim, name=names[0][0] if names else "")
         workers = any("_MultiProcessing" in name for name, _ in names)
-        return Evidence(claim=claim, numbers={"names": names, "workers": workers, "per": per(rank)}, spans=spans)
+        return LoadingEvidence(claim=claim, spans=spans, names=names, workers=workers, windows=per(rank))
 
-    def told(self, job: JobEvidence[Any], where: str, advice: str, snippet: str) -> Finding:
+    def told(self, job: JobEvidence[LoadingEvidence], where: str, advice: str, snippet: str) -> Finding:
         """The finding of both."""
-        n = job.numbers
+        worst = job.worst
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for the data loader{where}",
-            evidence=f"While the device is idle the host runs {listed(n['names'], job, n['per'])} {job.per_step}.",
+            evidence=f"While the device is idle the host runs {listed(worst.names, job, worst.windows)} {job.per_step}.",
             advice=advice,
             assumption="Loading is hidden behind the device's work altogether.",
             verify="*Data loading* is gone from *Idle time by what the host did*.",
@@ -72,10 +81,10 @@ class InputStall(_Loading):
 
     code, title, single = "H14", "The device waits for the data loader", False
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[LoadingEvidence]) -> Finding:
         return self.told(
             job,
-            ", whose workers are too slow" if job.numbers["workers"] else "",
+            ", whose workers are too slow" if job.worst.workers else "",
             "More workers (at most as many as cores per rank) or more ahead (`prefetch_factor`); profile the dataset's "
             "`__getitem__`; decode on the GPU or beforehand.",
             "DataLoader(dataset, batch_size, num_workers=16, prefetch_factor=4, persistent_workers=True)",
@@ -103,7 +112,7 @@ class SingleProcessLoader(_Loading):
 
     code, title, single = "H15", "The data loader works in the main process", True
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[LoadingEvidence]) -> Finding:
         return self.told(
             job,
             ", which works in the main process",

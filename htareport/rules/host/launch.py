@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,19 @@ _REPLAY_NS = 10_000  # Per step: what a replay takes of the host.
 _GRAPHED = 'model = torch.compile(model, mode="reduce-overhead")  # Or torch.cuda.make_graphed_callables.'
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaunchBoundEvidence(Evidence):
+    """What was seen on one rank: small kernels are launched one by one."""
+
+    small: int
+    events: int
+    proven: bool
+    graph: str
+    windows: int
+
+
 @dataclass(frozen=True)
-class LaunchBound(Rule[Evidence]):
+class LaunchBound(Rule[LaunchBoundEvidence]):
     """Many small kernels, each of which the device waits for.
 
     ## When it speaks
@@ -52,21 +62,22 @@ class LaunchBound(Rule[Evidence]):
     longest: float = 500.0
     least: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LaunchBoundEvidence | None:
         claim, small = self.gaps(rank)
         if rank.share(claim) < self.least:
             return None
         repeats = repeats_of(rank)
         if proven := repeats.is_proven(GraphCandidate().equal):
             claim = joined(claim, replayable(rank, repeats))
-        numbers = {
-            "small": small,
-            "events": sum(map(len, rank.events_by_lane.values())),
-            "proven": proven,
-            "graph": _candidate(repeats),
-            "per": per(rank),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return LaunchBoundEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            small=small,
+            events=sum(map(len, rank.events_by_lane.values())),
+            proven=proven,
+            graph=_candidate(repeats),
+            windows=per(rank),
+        )
 
     def gaps(self, rank: Rank) -> tuple[Sets, int]:
         """What of gaps in front of short kernels the host could save, and how many such kernels there are."""
@@ -87,28 +98,35 @@ class LaunchBound(Rule[Evidence]):
             small += int(is_short.sum())
         return common(found, dispatch), small
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        what = "that a CUDA graph could replay" if n["proven"] else f"of kernels under {self.short:g} µs"
+    def tell(self, job: JobEvidence[LaunchBoundEvidence]) -> Finding:
+        worst = job.worst
+        what = "that a CUDA graph could replay" if worst.proven else f"of kernels under {self.short:g} µs"
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for launches {what}",
-            evidence=f"{n['small'] / n['per']:,.0f} of {n['events'] / n['per']:,.0f} device events {job.per_step} are "
+            evidence=f"{worst.small / worst.windows:,.0f} of {worst.events / worst.windows:,.0f} device events {job.per_step} are "
             f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
-            f"{n['graph']}".strip(),
+            f"{worst.graph}".strip(),
             advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), '
             f"{'' if job.infers else 'fused optimizers (`fused=True`), '}larger batches.",
             assumption="One launch starts them all; 10 µs per step are kept."
-            if n["proven"]
+            if worst.proven
             else "One launch starts them all; each keeps 1 µs.",
             verify="Fewer launches per step; idle time of operators and launch calls goes down.",
             snippet=_GRAPHED,
-            confidence="high" if n["proven"] else "medium",
+            confidence="high" if worst.proven else "medium",
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GraphCandidateEvidence(Evidence):
+    """What was seen on one rank: a CUDA graph could replay the step."""
+
+    graph: str
+
+
 @dataclass(frozen=True)
-class GraphCandidate(Rule[Evidence]):
+class GraphCandidate(Rule[GraphCandidateEvidence]):
     """Steps launch the same work every time, so that one CUDA graph could replay it.
 
     ## When it speaks
@@ -136,20 +154,20 @@ class GraphCandidate(Rule[Evidence]):
     equal: float = 0.9
     least: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> GraphCandidateEvidence | None:
         repeats, bound = repeats_of(rank), LaunchBound()
         if not repeats.is_proven(self.equal) or rank.share(bound.gaps(rank)[0]) >= bound.least:
             return None
         claim = replayable(rank, repeats)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim=claim, numbers={"graph": _candidate(repeats)}, spans=rank.spans(claim))
+        return GraphCandidateEvidence(claim=claim, spans=rank.spans(claim), graph=_candidate(repeats))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[GraphCandidateEvidence]) -> Finding:
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for launches that a CUDA graph could replay",
-            evidence=job.numbers["graph"],
+            evidence=job.worst.graph,
             advice="Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied "
             "into fixed buffers.",
             assumption="One replay takes 10 µs of the host.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,18 @@ _EMPTY_CACHE = re.compile(r"empty_cache")
 _START_NS = 50_000_000  # No call of a warm allocator lasts so long.
 
 
+@dataclass(frozen=True, kw_only=True)
+class DriverAllocationsEvidence(Evidence):
+    """What was seen on one rank: the allocator goes to the driver."""
+
+    names: list[tuple[str, int]]
+    calls: int
+    start_ns: bool
+    windows: int
+
+
 @dataclass(frozen=True)
-class DriverAllocations(Rule[Evidence]):
+class DriverAllocations(Rule[DriverAllocationsEvidence]):
     """Memory is asked from the driver within the steps, which stops the host and often the device.
 
     ## When it speaks
@@ -52,30 +61,31 @@ class DriverAllocations(Rule[Evidence]):
 
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> DriverAllocationsEvidence | None:
         claim = rank.idle_by(Cause.ALLOCATING)
         if rank.share(claim) < self.least or _emptied(rank, EmptyCache().steps):
             return None
         rows = rows_named(rank, _ALLOCATIONS, "call")
-        numbers = {
-            "names": rank.idle_names(Cause.ALLOCATING),
-            "calls": len(rows),
-            "start": not len(rank.steps) or int(rank.host.at("dur", rows).max(initial=0)) >= _START_NS,
-            "per": per(rank),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return DriverAllocationsEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            names=rank.idle_names(Cause.ALLOCATING),
+            calls=len(rows),
+            start_ns=not len(rank.steps) or int(rank.host.at("dur", rows).max(initial=0)) >= _START_NS,
+            windows=per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[DriverAllocationsEvidence]) -> Finding:
+        worst = job.worst
         often = "Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak."
         return self.finding(
             job,
             f"Memory is asked from the driver while the GPU is idle: {job.max_saving} {job.per_step}",
-            evidence=f"{n['calls'] / n['per']:,.3g}× {job.per_step}; idle time is filled by "
-            f"{listed(n['names'], job, n['per'])}.",
+            evidence=f"{worst.calls / worst.windows:,.3g}× {job.per_step}; idle time is filled by "
+            f"{listed(worst.names, job, worst.windows)}.",
             advice="If this is the start of the process, record once it is warm: such calls are normal there. Else "
             f"{often[0].lower()}{often[1:]}"
-            if n["start"]
+            if worst.start_ns
             else often,
             assumption="The cache serves every allocation after the first steps.",
             verify="No `cudaMalloc` or `cudaFree` within the steps.",
@@ -83,8 +93,19 @@ class DriverAllocations(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class EmptyCacheEvidence(Evidence):
+    """Steps in which memory is given back to the driver."""
+
+    names: list[tuple[str, int]]  # Host rows that fill the idle time, with ns in all steps.
+    steps: int
+    num_steps: int
+    windows: int
+    calls: list[tuple[str, int]]
+
+
 @dataclass(frozen=True)
-class EmptyCache(Rule[Evidence]):
+class EmptyCache(Rule[EmptyCacheEvidence]):
     """`torch.cuda.empty_cache()` gives the cache back within the steps, and the next step asks for it again.
 
     ## When it speaks
@@ -109,21 +130,28 @@ class EmptyCache(Rule[Evidence]):
     steps: float = 0.5
     least: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> EmptyCacheEvidence | None:
         claim = rank.idle_by(Cause.ALLOCATING)
         if rank.share(claim) < self.least or not (steps := _emptied(rank, self.steps)):
             return None
-        numbers = {"names": rank.idle_names(Cause.ALLOCATING), "steps": steps, "of": rank.num_steps, "per": per(rank)}
         frees = rows_named(rank, _FREES, "call")
-        return Evidence(claim=claim, numbers=numbers | {"calls": [("cudaFree", len(frees))]}, spans=rank.spans(claim))
+        return EmptyCacheEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            names=rank.idle_names(Cause.ALLOCATING),
+            steps=steps,
+            num_steps=rank.num_steps,
+            windows=per(rank),
+            calls=[("cudaFree", len(frees))],
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[EmptyCacheEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"The cache is emptied in the loop: {job.max_saving} {job.per_step} to free and allocate again",
-            evidence=f"In {n['steps']} of {n['of']} steps memory is given back outside of operators "
-            f"({times(n['calls'], n['per'])} per step). Idle time is filled by {listed(n['names'], job, n['per'])}.",
+            evidence=f"In {worst.steps} of {worst.num_steps} steps memory is given back outside of operators "
+            f"({times(worst.calls, worst.windows)} per step). Idle time is filled by {listed(worst.names, job, worst.windows)}.",
             advice="Remove `torch.cuda.empty_cache()` from the loop: the cache is there to be used again, and emptying "
             "it makes no room for PyTorch itself.",
             assumption="The cache serves every allocation after the first steps.",

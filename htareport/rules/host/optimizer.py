@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,8 +36,18 @@ def _launched_in(rank: Rank, rows: NDArray[np.int64]) -> pd.DataFrame:
     return events[inside]
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnfusedOptimizerEvidence(Evidence):
+    """What was seen on one rank: the optimizer works parameter by parameter."""
+
+    kernels: int
+    fused: int
+    name: str
+    windows: int
+
+
 @dataclass(frozen=True)
-class UnfusedOptimizer(Rule[Evidence]):
+class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
     """The optimizer launches kernels parameter by parameter, and the device waits for them.
 
     ## When it speaks
@@ -63,7 +72,7 @@ class UnfusedOptimizer(Rule[Evidence]):
     ratio: float = 5.0
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> UnfusedOptimizerEvidence | None:
         rows = rows_named(rank, _STEP)
         claim = during(rank, rows)
         if rank.share(claim) < self.least:
@@ -73,17 +82,27 @@ class UnfusedOptimizer(Rule[Evidence]):
         if len(names) < self.kernels * per(rank) or len(names) < self.ratio * fused:
             return None
         name = name_of(rank, int(rows[0]))
-        numbers = {"kernels": len(names), "fused": fused, "name": name, "per": per(rank)}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name=name))
+        return UnfusedOptimizerEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name=name),
+            kernels=len(names),
+            fused=fused,
+            name=name,
+            windows=per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        optimizer = n["name"].partition("#")[2].partition(".")[0] or "the optimizer"
-        fused = f"of which {n['fused'] / n['per']:,.3g} work on many tensors" if n["fused"] else "each for one tensor"
+    def tell(self, job: JobEvidence[UnfusedOptimizerEvidence]) -> Finding:
+        worst = job.worst
+        optimizer = worst.name.partition("#")[2].partition(".")[0] or "the optimizer"
+        fused = (
+            f"of which {worst.fused / worst.windows:,.3g} work on many tensors"
+            if worst.fused
+            else "each for one tensor"
+        )
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while {optimizer} updates parameter by parameter",
-            evidence=f"`{n['name']}` launches {counted(n['kernels'] / n['per'], 'kernel')} {job.per_step}, {fused}.",
+            evidence=f"`{worst.name}` launches {counted(worst.kernels / worst.windows, 'kernel')} {job.per_step}, {fused}.",
             advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
             "one. It is `foreach` by default since PyTorch 2.0.",
             assumption="A few kernels take the place of all.",
@@ -93,8 +112,16 @@ class UnfusedOptimizer(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ZeroedGradientsEvidence(Evidence):
+    """What was seen on one rank: gradients are filled with zeros."""
+
+    fills: int
+    windows: int
+
+
 @dataclass(frozen=True)
-class ZeroedGradients(Rule[Evidence]):
+class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
     """Gradients are filled with zeros, tensor by tensor.
 
     ## When it speaks
@@ -118,7 +145,7 @@ class ZeroedGradients(Rule[Evidence]):
     fills: float = 10.0
     least: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ZeroedGradientsEvidence | None:
         rows = rows_named(rank, _ZERO_GRAD)
         if not len(rows):
             return None
@@ -127,16 +154,16 @@ class ZeroedGradients(Rule[Evidence]):
         claim = joined(during(rank, rows), rank.clipped(_runs(rank, fills)))
         if len(fills) < self.fills * per(rank) or rank.share(claim) < self.least:
             return None
-        return Evidence(
-            claim=claim, numbers={"fills": len(fills), "per": per(rank)}, spans=rank.spans(claim, name="zero_grad")
+        return ZeroedGradientsEvidence(
+            claim=claim, spans=rank.spans(claim, name="zero_grad"), fills=len(fills), windows=per(rank)
         )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[ZeroedGradientsEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"Filling gradients with zeros takes {job.max_saving} {job.per_step}",
-            evidence=f"`Optimizer.zero_grad` launches {n['fills'] / n['per']:,.0f} fills {job.per_step}.",
+            evidence=f"`Optimizer.zero_grad` launches {worst.fills / worst.windows:,.0f} fills {job.per_step}.",
             advice="Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.",
             assumption="The first backward pass writes gradients instead of adding to zeros.",
             verify="`Optimizer.zero_grad` launches nothing.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from htareport.rank.capability import Capability
 from htareport.rank.host_calls import PYTHON_CATEGORY
@@ -27,7 +26,26 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class PythonOverhead(Rule[Evidence]):
+class PythonFrame:
+    """A function of Python code in which the device is idle, ns per step."""
+
+    name: str
+    time_ns: float
+    backward_share: float  # How much of it is in the backward pass.
+    built_in: str = ""  # The built-in function in which most of it is, of the first.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonOverheadEvidence(Evidence):
+    """What was seen on one rank: python code keeps the device waiting."""
+
+    frames: list[PythonFrame]
+    number: int
+    caller: str
+
+
+@dataclass(frozen=True)
+class PythonOverhead(Rule[PythonOverheadEvidence]):
     """Python functions take time themselves while the device is idle: hooks, `Function.backward`, wrappers, loops.
 
     ## When it speaks
@@ -60,7 +78,7 @@ class PythonOverhead(Rule[Evidence]):
         stacks = () if PYTHON_CATEGORY in rank.loaded.tables else ("no Python stacks: profile with_stack=True",)
         return (*found, *stacks)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> PythonOverheadEvidence | None:
         if rank.share(rank.idle_by(*OWN)) < self.least:
             return None
         claimed = (pattern for code, pattern in _CLAIMED.items() if code in context_of(rank).found)
@@ -73,22 +91,22 @@ class PythonOverhead(Rule[Evidence]):
         strings, every = rank.loaded.strings, per(rank)
         named = zip(times.index.tolist(), times["time"].tolist(), times["backward"].tolist(), strict=True)
         frames = [
-            {"name": strings[code], "time": idle / every, "backward": back / idle}
-            for code, idle, back in list(named)[:_MOST_NAMED]
+            PythonFrame(strings[code], idle / every, back / idle, "" if row else stacks.built_in(code))
+            for row, (code, idle, back) in enumerate(list(named)[:_MOST_NAMED])
         ]
-        frames[0]["built_in"] = stacks.built_in(times.index[0])
-        name = str(frames[0]["name"])
+        name = frames[0].name
         spans = rank.spans(sets[0], name=short(name))
         caller = frame_in(rank, spans)
-        numbers = {"frames": frames, "number": len(times), "caller": caller if caller != name else ""}
-        return Evidence(claim=joined(*sets), numbers=numbers, spans=spans)
+        return PythonOverheadEvidence(
+            claim=joined(*sets), spans=spans, frames=frames, number=len(times), caller=caller if caller != name else ""
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        frames, number = job.numbers["frames"], job.numbers["number"]
+    def tell(self, job: JobEvidence[PythonOverheadEvidence]) -> Finding:
+        frames, number = job.worst.frames, job.worst.number
         first = frames[0]
-        what = f"`{short(first['name'])}`" if number == 1 else f"{number} functions"
+        what = f"`{short(first.name)}`" if number == 1 else f"{number} functions"
         said = ", ".join(_words(each, job) for each in frames)
-        kind, caller = _kind(first), job.numbers["caller"]
+        kind, caller = _kind(first), job.worst.caller
         within = f" The longest such time is in `{short(caller)}`." if caller else ""
         return self.finding(
             job,
@@ -118,17 +136,17 @@ _SNIPPETS = {
 }
 
 
-def _kind(frame: dict[str, Any]) -> str:
-    if 2 * frame["backward"] >= 1:
+def _kind(frame: PythonFrame) -> str:
+    if 2 * frame.backward_share >= 1:
         return _BACK
-    return _WRAPPER if _LIBRARY.search(frame["name"]) else _CODE
+    return _WRAPPER if _LIBRARY.search(frame.name) else _CODE
 
 
-def _words(frame: dict[str, Any], job: JobEvidence[Any]) -> str:
+def _words(frame: PythonFrame, job: JobEvidence[PythonOverheadEvidence]) -> str:
     details = list[str]()
-    if 2 * frame["backward"] >= 1:
+    if 2 * frame.backward_share >= 1:
         details.append("in the backward pass")
-    if frame.get("built_in"):
-        details.append(f"mostly in `{short(frame['built_in'])}`")
-    told = f"`{short(frame['name'])}` {job.time(frame['time'])}"
+    if frame.built_in:
+        details.append(f"mostly in `{short(frame.built_in)}`")
+    told = f"`{short(frame.name)}` {job.time(frame.time_ns)}"
     return f"{told} ({', '.join(details)})" if details else told

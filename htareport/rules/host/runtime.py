@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,8 +41,18 @@ def first_launches(rank: Rank) -> Sets:
     return common(rank.idle_by(Cause.LAUNCHING), runs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LateLoadingEvidence(Evidence):
+    """What was seen on one rank: kernels are loaded or compiled within the steps."""
+
+    launches: int
+    calls: int
+    loads: list[str]
+    windows: int
+
+
 @dataclass(frozen=True)
-class LateLoading(Rule[Evidence]):
+class LateLoading(Rule[LateLoadingEvidence]):
     """Kernels are loaded or compiled within what was recorded, and the device waits.
 
     ## When it speaks
@@ -67,27 +76,30 @@ class LateLoading(Rule[Evidence]):
 
     least: float = 1000.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LateLoadingEvidence | None:
         loads = rows_named(rank, _LOADS)
         launches, loading = first_launches(rank), common(rank.idle_by(Cause.COMPILING), during(rank, loads))
         claim = joined(launches, loading)
         if total(claim) < 1000 * self.least:
             return None
-        numbers = {
-            "launches": total(launches),
-            "calls": sum(map(len, launches.values())),
-            "loads": sorted(set(names_of(rank, loads[:1000].tolist())))[:3],
-            "per": per(rank),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
-
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        first = (
-            "the first launch of a kernel takes" if n["calls"] == 1 else f"{n['calls']} first launches of kernels take"
+        return LateLoadingEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            launches=total(launches),
+            calls=sum(map(len, launches.values())),
+            loads=sorted(set(names_of(rank, loads[:1000].tolist())))[:3],
+            windows=per(rank),
         )
-        first = f"{first} {job.time(n['launches'])}" if n["calls"] else ""
-        loads = f"the host runs {', '.join(f'`{name}`' for name in n['loads'])}" if n["loads"] else ""
+
+    def tell(self, job: JobEvidence[LateLoadingEvidence]) -> Finding:
+        worst = job.worst
+        first = (
+            "the first launch of a kernel takes"
+            if worst.calls == 1
+            else f"{worst.calls} first launches of kernels take"
+        )
+        first = f"{first} {job.time(worst.launches)}" if worst.calls else ""
+        loads = f"the host runs {', '.join(f'`{name}`' for name in worst.loads)}" if worst.loads else ""
         said = " and ".join(filter(None, (first, loads)))
         return self.finding(
             job,
@@ -101,8 +113,19 @@ class LateLoading(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecompilationEvidence(Evidence):
+    """What was seen on one rank: torch.compile compiles within the steps."""
+
+    compiling: int
+    lookups: int
+    steps: int
+    regions: list[str]
+    windows: int
+
+
 @dataclass(frozen=True)
-class Recompilation(Rule[Evidence]):
+class Recompilation(Rule[RecompilationEvidence]):
     """`torch.compile` compiles again within the steps, or checks its guards for long.
 
     ## When it speaks
@@ -126,7 +149,7 @@ class Recompilation(Rule[Evidence]):
 
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> RecompilationEvidence | None:
         rows = rows_named(rank, _COMPILES)
         compiling, lookups = during(rank, rows), during(rank, rows_named(rank, _LOOKUP))
         claim = joined(compiling, minus(lookups, compiling))
@@ -136,26 +159,27 @@ class Recompilation(Rule[Evidence]):
         if rank.share(claim) < self.least and (in_steps < 2 or not total(compiling)):  # noqa: PLR2004  again
             return None
         again = coded(rank, _REGION)
-        numbers = {
-            "compiling": total(compiling),
-            "lookups": total(minus(lookups, compiling)),
-            "steps": in_steps,
-            "regions": [rank.loaded.strings[code] for code in np.flatnonzero(again).tolist()[:3]],
-            "per": per(rank),
-        }
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim))
+        return RecompilationEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            compiling=total(compiling),
+            lookups=total(minus(lookups, compiling)),
+            steps=in_steps,
+            regions=[rank.loaded.strings[code] for code in np.flatnonzero(again).tolist()[:3]],
+            windows=per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[RecompilationEvidence]) -> Finding:
+        worst = job.worst
         said = [
-            f"{words} {job.time(n[name] / n['per'])} {job.per_step}"
-            for words, name in (("compilation takes", "compiling"), ("looking up guards takes", "lookups"))
-            if n[name]
+            f"{words} {job.time(time / worst.windows)} {job.per_step}"
+            for words, time in (("compilation takes", worst.compiling), ("looking up guards takes", worst.lookups))
+            if time
         ]
-        if n["steps"] > 1:
-            said.append(f"something is compiled in {counted(n['steps'], 'step')}")
-        if n["regions"]:
-            said.append(f"compiled more than once: {', '.join(f'`{name}`' for name in n['regions'])}")
+        if worst.steps > 1:
+            said.append(f"something is compiled in {counted(worst.steps, 'step')}")
+        if worst.regions:
+            said.append(f"compiled more than once: {', '.join(f'`{name}`' for name in worst.regions)}")
         words = "; ".join(said)
         return self.finding(
             job,
@@ -169,8 +193,17 @@ class Recompilation(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GarbageCollectionEvidence(Evidence):
+    """What was seen on one rank: garbage collection pauses the host."""
+
+    pauses: int
+    longest: int
+    windows: int
+
+
 @dataclass(frozen=True)
-class GarbageCollection(Rule[Evidence]):
+class GarbageCollection(Rule[GarbageCollectionEvidence]):
     """Python collects garbage while the device is idle.
 
     ## When it speaks
@@ -194,20 +227,25 @@ class GarbageCollection(Rule[Evidence]):
 
     least: float = 1000.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> GarbageCollectionEvidence | None:
         start, end, capture = rows_in(rank, "python_function", _GC)
         claim = common(late(rank), by_lane(rank, start, end, capture))
         if total(claim) < 1000 * self.least:
             return None
-        numbers = {"pauses": len(start), "longest": int((end - start).max()), "per": per(rank)}
-        return Evidence(claim=claim, numbers=numbers, spans=rank.spans(claim, name="garbage collection"))
+        return GarbageCollectionEvidence(
+            claim=claim,
+            spans=rank.spans(claim, name="garbage collection"),
+            pauses=len(start),
+            longest=int((end - start).max()),
+            windows=per(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[GarbageCollectionEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"Garbage collection leaves the GPU idle for {job.max_saving} {job.per_step}",
-            evidence=f"{counted(n['pauses'], 'collection')} recorded, the longest of {job.time(n['longest'])}.",
+            evidence=f"{counted(worst.pauses, 'collection')} recorded, the longest of {job.time(worst.longest)}.",
             advice="Freeze what stays, and collect at the same step on all ranks, every so many steps.",
             assumption="Garbage is collected when the device has work queued.",
             verify="No `Python GC` within the steps.",
@@ -216,8 +254,16 @@ class GarbageCollection(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlowLaunchesEvidence(Evidence):
+    """What was seen on one rank: launch calls are slow."""
+
+    middle: float
+    high: float
+
+
 @dataclass(frozen=True)
-class SlowLaunches(Rule[Evidence]):
+class SlowLaunches(Rule[SlowLaunchesEvidence]):
     """Calls that launch a kernel are slow themselves, although the device has nothing to do.
 
     ## When it speaks
@@ -242,7 +288,7 @@ class SlowLaunches(Rule[Evidence]):
     usual: float = 6.0
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SlowLaunchesEvidence | None:
         calls = rank.launches
         is_kernel = np.array([classify.is_kernel_launch(str(name)) for name in calls["name"].cat.categories], np.bool_)
         single = is_kernel[calls["name"].cat.codes.to_numpy()]
@@ -257,15 +303,15 @@ class SlowLaunches(Rule[Evidence]):
         used = unique_sorted(rank.device_events["launch"].to_numpy())
         used = used[used >= 0]
         middle, high = np.quantile(calls["dur"].to_numpy()[used[single[used]]], (0.5, 0.95)).tolist()
-        return Evidence(claim=claim, numbers={"middle": middle, "high": high}, spans=rank.spans(claim))
+        return SlowLaunchesEvidence(claim=claim, spans=rank.spans(claim), middle=middle, high=high)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[SlowLaunchesEvidence]) -> Finding:
+        worst = job.worst
         return self.finding(
             job,
             f"Slow launch calls leave the GPU idle for {job.max_saving} {job.per_step}",
-            evidence=f"Half of the launch calls take more than {job.time(n['middle'])}, one in twenty more than "
-            f"{job.time(n['high'])}; usual are {self.usual:g} µs.",
+            evidence=f"Half of the launch calls take more than {job.time(worst.middle)}, one in twenty more than "
+            f"{job.time(worst.high)}; usual are {self.usual:g} µs.",
             advice="Give the launching thread a core of its own near the device: fewer threads (`OMP_NUM_THREADS`) and "
             "loader workers than cores, `numactl`, the performance governor.",
             assumption=f"A launch takes {self.usual:g} µs.",

@@ -7,11 +7,12 @@ else to the one about all of them. Behind a token that was sampled, it is I4's, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from htareport.rank.capability import Capability
 from htareport.rank.drains import Drain, Drains, drains_of
 from htareport.rank.host_rows import IDLE, frame_at, per, short, times
+from htareport.rank.interval_sets import Sets
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
@@ -22,8 +23,18 @@ _AT_ONCE = "values = torch.stack(values).tolist()  # One read for all of them."
 _LATER = "if step % 50 == 0:\n    log(loss.item())  # Not in every step."
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaitEvidence(Evidence):
+    """Gaps of the device behind calls that waited for it."""
+
+    calls: list[tuple[str, int]]  # With how often, in all steps.
+    frame: str  # The function of the user behind whose call the longest gap is.
+    windows: int
+    is_blocking: bool  # Whether launches wait for their kernels.
+
+
 @dataclass(frozen=True)
-class Waits(Rule[Evidence]):
+class Waits(Rule[WaitEvidence]):
     """What the rules about waiting calls have in common."""
 
     family, section = Family.HOST, IDLE
@@ -33,28 +44,35 @@ class Waits(Rule[Evidence]):
 
     least: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> WaitEvidence | None:
         drains = _drains(rank)
         claim = drains.sets(rank, self.kind)
         if not claim or rank.share(claim) < self.least:
             return None
-        return Evidence(claim=claim, numbers=_numbers(rank, drains, self.kind), spans=rank.spans(claim))
+        return _evidence(rank, drains, claim, self.kind)
 
 
-def _numbers(rank: Rank, drains: Drains, *kinds: Drain) -> dict[str, object]:
+def _evidence(rank: Rank, drains: Drains, claim: Sets, *kinds: Drain) -> WaitEvidence:
     row = drains.worst(*kinds)
     host, at = rank.host, [row]
     frame = frame_at(rank, int(host.at("thread", at)[0]), int(host.at("ts", at)[0])) if row >= 0 else ""
-    return {"calls": drains.calls(rank, *kinds), "frame": frame, "per": per(rank)}
+    return WaitEvidence(
+        claim=claim,
+        spans=rank.spans(claim),
+        calls=drains.calls(rank, *kinds),
+        frame=frame,
+        windows=per(rank),
+        is_blocking=drains.blocking,
+    )
 
 
-def behind(job: JobEvidence[Any]) -> str:
+def behind(job: JobEvidence[WaitEvidence]) -> str:
     """Which calls, how often and where."""
-    n = job.numbers
-    where = f" The longest gap is behind `{short(n['frame'])}`." if n["frame"] else ""
+    worst = job.worst
+    where = f" The longest gap is behind `{short(worst.frame)}`." if worst.frame else ""
     return (
         "The device had run empty before these calls returned, and only then the host launched more: "
-        f"{times(n['calls'], n['per'])} {job.per_step}.{where}"
+        f"{times(worst.calls, worst.windows)} {job.per_step}.{where}"
     )
 
 
@@ -83,7 +101,7 @@ class SyncDrains(Waits):
 
     least: float = 0.02
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> WaitEvidence | None:
         drains = _drains(rank)
         least: dict[Drain, float] = {
             kind.kind: kind.least for kind in (ScalarReadback(), DataShapes(), CopiesBack(), WholeDevice())
@@ -93,9 +111,9 @@ class SyncDrains(Waits):
         claim = drains.sets(rank, *kinds)
         if rank.share(claim) < self.least:
             return None
-        return Evidence(claim=claim, numbers=_numbers(rank, drains, *kinds), spans=rank.spans(claim))
+        return _evidence(rank, drains, claim, *kinds)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[WaitEvidence]) -> Finding:
         return self.finding(
             job,
             f"Synchronising calls leave the GPU idle for {job.max_saving} {job.per_step}",
@@ -128,7 +146,7 @@ class ScalarReadback(Waits):
 
     code, title, kind = "H5", "A number is read from the device, which runs empty", Drain.SCALAR
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[WaitEvidence]) -> Finding:
         return self.finding(
             job,
             f"Reading single numbers from the GPU leaves it idle for {job.max_saving} {job.per_step}",
@@ -167,7 +185,7 @@ class DataShapes(Waits):
 
     code, title, kind = "H6", "Sizes that depend on data make the host wait", Drain.SHAPE
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[WaitEvidence]) -> Finding:
         return self.finding(
             job,
             f"Operators whose size depends on data leave the GPU idle for {job.max_saving} {job.per_step}",
@@ -203,7 +221,7 @@ class CopiesBack(Waits):
 
     code, title, kind = "H7", "Copies to the host let the device run empty", Drain.COPY_BACK
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[WaitEvidence]) -> Finding:
         return self.finding(
             job,
             f"Blocking copies to the host leave the GPU idle for {job.max_saving} {job.per_step}",
@@ -240,19 +258,9 @@ class WholeDevice(Waits):
 
     least: float = 0.002
 
-    def look(self, rank: Rank) -> Evidence | None:
-        evidence = super().look(rank)
-        if evidence is not None:
-            evidence = Evidence(
-                claim=evidence.claim,
-                numbers={**evidence.numbers, "blocking": _drains(rank).blocking},
-                spans=evidence.spans,
-            )
-        return evidence
-
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[WaitEvidence]) -> Finding:
         idle = f"the GPU is idle for {job.max_saving} {job.per_step}"
-        if job.numbers["blocking"]:
+        if job.worst.is_blocking:
             return self.finding(
                 job,
                 f"Every launch waits for its kernel: {idle}",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from htareport.rank.drains import Drain
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family
 from htareport.rules.engine.evidence import JobEvidence
-from htareport.rules.host.sync import Waits, behind
+from htareport.rules.host.sync import WaitEvidence, Waits, behind
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class SampledOnHost(Waits):
 
     least: float = 0.03
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
+    def tell(self, job: JobEvidence[WaitEvidence]) -> Finding:
         return self.finding(
             job,
             f"Reading each token leaves the GPU idle for {job.max_saving} {job.per_step}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from htareport.rank.compute_time import calls_in_steps, compute_time, unknown_li
 from htareport.rank.host_rows import DISPATCH
 from htareport.rank.inference_steps import annotated, by_engine, decoding, windows
 from htareport.rank.interval_sets import common, total
-from htareport.rank.operator_groups import groups, of_kind
+from htareport.rank.operator_groups import GroupSummary, groups, of_kind
 from htareport.rank.operator_work import limits_of
 from htareport.rank.rank import Rank
 from htareport.rank.training import trains
@@ -33,8 +33,21 @@ _FEWER_BITS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaunchBoundDecodeEvidence(Evidence):
+    """What was seen on one rank: generating tokens is bound by launches."""
+
+    ranges: int
+    length: float
+    launched: float
+    idle: float
+    of_step: float
+    requests: list[int]
+    engine: bool
+
+
 @dataclass(frozen=True)
-class LaunchBoundDecode(Rule[Evidence]):
+class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
     """Tokens are generated kernel by kernel, and the device waits for each launch.
 
     ## When it speaks
@@ -62,7 +75,7 @@ class LaunchBoundDecode(Rule[Evidence]):
     repeated: int = 3
     idle: float = 0.2
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> LaunchBoundDecodeEvidence | None:
         if context_of(rank).found.isdisjoint(("H2", "H3")):
             return None
         ranges = decoding(rank)
@@ -80,39 +93,52 @@ class LaunchBoundDecode(Rule[Evidence]):
         share = total(idle) / max(total(whole), 1)
         if share < self.idle or not launched:
             return None
-        numbers = {
-            "ranges": len(ranges.start),
-            "length": float(np.median(ranges.end - ranges.start)),
-            "launched": launched / len(ranges.start),
-            "idle": share,
-            "of_step": rank.share(idle),
-            "requests": sorted(set(ranges.decodes.tolist()))[:8],
-            "engine": by_engine(rank),
-        }
-        return Evidence(numbers=numbers, spans=rank.spans(idle))
+        return LaunchBoundDecodeEvidence(
+            spans=rank.spans(idle),
+            ranges=len(ranges.start),
+            length=float(np.median(ranges.end - ranges.start)),
+            launched=launched / len(ranges.start),
+            idle=share,
+            of_step=rank.share(idle),
+            requests=sorted(set(ranges.decodes.tolist()))[:8],
+            engine=by_engine(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["of_step"], -item[0]))
-        n = evidence.numbers
-        sizes = ", ".join(map(str, n["requests"]))
-        batch = f" Requests at once: {sizes}." if n["requests"] != [1] else ""
+    def tell(self, job: JobEvidence[LaunchBoundDecodeEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].of_step, -item[0]))
+        worst = evidence
+        sizes = ", ".join(map(str, worst.requests))
+        batch = f" Requests at once: {sizes}." if worst.requests != [1] else ""
         return self.finding(
             job,
-            f"Generating tokens, the GPU is idle for {job.percent(n['idle'])} of the time, waiting for launches",
-            severity=severity_of(n["of_step"]),
-            evidence=f"On rank {rank}, {n['ranges']} ranges of {job.time(n['length'])} (median) that generate tokens "
-            f"launch {n['launched']:,.0f} kernels and copies each, none of them by a graph.{batch} The time itself is "
+            f"Generating tokens, the GPU is idle for {job.percent(worst.idle)} of the time, waiting for launches",
+            severity=severity_of(worst.of_step),
+            evidence=f"On rank {rank}, {worst.ranges} ranges of {job.time(worst.length)} (median) that generate tokens "
+            f"launch {worst.launched:,.0f} kernels and copies each, none of them by a graph.{batch} The time itself is "
             "claimed by the finding about launches.",
             advice="Let CUDA graphs replay the generation: no `--enforce-eager` in vLLM and capture sizes that hold "
             "the batch sizes that occur, no `--disable-cuda-graph` in SGLang, "
             '`torch.compile(mode="reduce-overhead")` with a static key-value cache elsewhere.',
             verify="One graph launch per token, and shorter steps.",
-            snippet=_GRAPHS.format(sizes=n["requests"]) if n["engine"] else _COMPILED,
+            snippet=_GRAPHS.format(sizes=worst.requests) if worst.engine else _COMPILED,
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrefillBetweenEvidence(Evidence):
+    """What was seen on one rank: prompts delay tokens."""
+
+    intervals: int
+    median: float
+    high: float
+    slow: int
+    excess: float
+    longest: int
+    engine: bool
+
+
 @dataclass(frozen=True)
-class PrefillBetween(Rule[Evidence]):
+class PrefillBetween(Rule[PrefillBetweenEvidence]):
     """Prompts are read between tokens, and those who wait for a token wait for that as well.
 
     ## When it speaks
@@ -139,7 +165,7 @@ class PrefillBetween(Rule[Evidence]):
     ratio: float = 2.0
     caused: float = 0.8
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> PrefillBetweenEvidence | None:
         ranges = annotated(rank)
         mine = np.flatnonzero(ranges.decodes > 0)
         same = (np.diff(ranges.thread[mine]) == 0) & (np.diff(ranges.capture[mine]) == 0)
@@ -154,41 +180,51 @@ class PrefillBetween(Rule[Evidence]):
         if high < self.ratio * middle or (read[slow] > 0).mean() < self.caused:
             return None
         lasting = between[slow & (read > 0)]
-        numbers = {
-            "intervals": len(between),
-            "median": middle,
-            "high": high,
-            "slow": len(lasting),
-            "excess": float((lasting - middle).sum()) / float(between.sum()),
-            "longest": int(lasting.max()),
-            "engine": by_engine(rank),
-        }
         longest = first[np.argsort(-between, kind="stable")[:5]]
         sets = {lane: np.column_stack((ranges.start[longest], ranges.end[longest])) for lane in rank.lanes[:1]}
-        return Evidence(numbers=numbers, spans=rank.spans(sets))
-
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(
-            job.by_rank.items(), key=lambda item: (item[1].numbers["high"] / item[1].numbers["median"], -item[0])
+        return PrefillBetweenEvidence(
+            spans=rank.spans(sets),
+            intervals=len(between),
+            median=middle,
+            high=high,
+            slow=len(lasting),
+            excess=float((lasting - middle).sum()) / float(between.sum()),
+            longest=int(lasting.max()),
+            engine=by_engine(rank),
         )
-        n = evidence.numbers
+
+    def tell(self, job: JobEvidence[PrefillBetweenEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].high / item[1].median, -item[0]))
+        worst = evidence
         return self.finding(
             job,
-            f"With prompts read between, tokens take up to {n['high'] / n['median']:.3g} times the median (95th "
+            f"With prompts read between, tokens take up to {worst.high / worst.median:.3g} times the median (95th "
             "percentile)",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {n['intervals']:,} intervals from token to token the median is "
-            f"{job.time(n['median'])} and the 95th percentile {job.time(n['high'])}; prompts are read in "
-            f"{n['slow']} long ones, the longest of {job.time(n['longest'])}. That is "
-            f"{job.percent(n['excess'])} of the time.",
+            evidence=f"On rank {rank}, of {worst.intervals:,} intervals from token to token the median is "
+            f"{job.time(worst.median)} and the 95th percentile {job.time(worst.high)}; prompts are read in "
+            f"{worst.slow} long ones, the longest of {job.time(worst.longest)}. That is "
+            f"{job.percent(worst.excess)} of the time.",
             advice="Read prompts in smaller chunks, beside the tokens, or on other devices.",
             verify="The 95th percentile of the time between tokens comes nearer to the median.",
-            snippet=_CHUNKED if n["engine"] else "",
+            snippet=_CHUNKED if worst.engine else "",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandwidthBoundDecodeEvidence(Evidence):
+    """What was seen on one rank: generating tokens is bound by memory bandwidth."""
+
+    reached: float
+    share: float
+    rate: float
+    bytes: float
+    groups: list[GroupSummary]
+    engine: bool
 
 
 @dataclass(frozen=True)
-class BandwidthBoundDecode(Rule[Evidence]):
+class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
     """Generating tokens reads weights and keys and values about as fast as memory allows.
 
     ## When it speaks
@@ -218,7 +254,7 @@ class BandwidthBoundDecode(Rule[Evidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> BandwidthBoundDecodeEvidence | None:
         if trains(rank):
             return None
         found = work(rank)
@@ -232,33 +268,29 @@ class BandwidthBoundDecode(Rule[Evidence]):
             return None
         most = sorted(chosen, key=lambda each: -each.time)
         limits = limits_of(rank, [most[0].device])[most[0].device]
-        numbers = {
-            "reached": reached,
-            "share": time / compute_time(rank),
-            "rate": reached * limits.bandwidth if limits else 0.0,
-            "bytes": sum(each.by_memory for each in chosen)
-            * (limits.bandwidth if limits else 0.0)
-            / 1e9
-            / rank.num_steps,
-            "groups": [each.told(rank.num_steps) for each in most[:3]],
-            "engine": by_engine(rank),
-        }
-        return Evidence(numbers=numbers)
+        return BandwidthBoundDecodeEvidence(
+            reached=reached,
+            share=time / compute_time(rank),
+            rate=reached * limits.bandwidth if limits else 0.0,
+            bytes=sum(each.by_memory for each in chosen) * (limits.bandwidth if limits else 0.0) / 1e9 / rank.num_steps,
+            groups=[each.summary(rank.num_steps) for each in most[:3]],
+            engine=by_engine(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
-        n = evidence.numbers
-        listed = "; ".join(f"`{g['name']}` {g['shapes']}: {counted(g['calls'], 'call')}, {job.time(g['time'])}"
-                           for g in n["groups"])  # fmt: skip
+    def tell(self, job: JobEvidence[BandwidthBoundDecodeEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
+        worst = evidence
+        listed = "; ".join(f"`{g.name}` {g.shapes}: {counted(g.calls, 'call')}, {job.time(g.time_ns)}"
+                           for g in worst.groups)  # fmt: skip
         return self.finding(
             job,
-            f"Generating tokens reads memory at {job.percent(n['reached'])} of its bandwidth: the kernels are not to "
+            f"Generating tokens reads memory at {job.percent(worst.reached)} of its bandwidth: the kernels are not to "
             "blame",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {job.percent(n['share'])} of compute reads {text(n['bytes'], Unit.BYTES)} "
-            f"{job.per_step} at {text(n['rate'], Unit.BYTES_PER_SECOND)}: {listed}.",
+            evidence=f"On rank {rank}, {job.percent(worst.share)} of compute reads {text(worst.bytes, Unit.BYTES)} "
+            f"{job.per_step} at {text(worst.rate, Unit.BYTES_PER_SECOND)}: {listed}.",
             advice="Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: "
             "more sequences at once, speculative decoding.",
             verify="Tokens per second rise.",
-            snippet=_QUANTISED if n["engine"] else _FEWER_BITS,
+            snippet=_QUANTISED if worst.engine else _FEWER_BITS,
         )

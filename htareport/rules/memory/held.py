@@ -49,8 +49,19 @@ def fullest(rank: Rank) -> Series | None:
     return max(known, key=fill, default=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NearCapacityEvidence(Evidence):
+    """What was seen on one rank: memory is nearly full."""
+
+    device: str
+    share: float
+    capacity: float
+    peak: int
+    trains: bool
+
+
 @dataclass(frozen=True)
-class NearCapacity(Rule[Evidence]):
+class NearCapacity(Rule[NearCapacityEvidence]):
     """The device's memory is nearly full.
 
     ## When it speaks
@@ -74,33 +85,43 @@ class NearCapacity(Rule[Evidence]):
 
     share: float = 0.9
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> NearCapacityEvidence | None:
         each = fullest(rank)
         if each is None or not fill(each) > self.share:
             return None
-        return Evidence(numbers={"device": each.device, "share": fill(each), "capacity": each.capacity,
-                                 "peak": int(each.allocated[each.within].max()), "trains": trains(rank)})  # fmt: skip
+        return NearCapacityEvidence(device=each.device, share=fill(each), capacity=each.capacity, peak=int(each.allocated[each.within].max()), trains=trains(rank))  # fmt: skip
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["share"], -item[0]))
-        n = evidence.numbers
+    def tell(self, job: JobEvidence[NearCapacityEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
+        worst = evidence
         return self.finding(
             job,
-            f"Memory is nearly full: {job.percent(n['share'])} of {sized(n['capacity'])} are taken",
-            evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} at the peak.",
+            f"Memory is nearly full: {job.percent(worst.share)} of {sized(worst.capacity)} are taken",
+            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak)} at the peak.",
             advice="Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak, "
             "by operator* has what takes most."
-            if n["trains"]
+            if worst.trains
             else "An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`). "
             "Else use smaller batches or a quantised model.",
             verify="*Peak reserved* is below 90 % of the memory.",
-            snippet=_RECOMPUTE if n["trains"] else "",
-            severity=Severity.MEDIUM if n["trains"] else Severity.LOW,
+            snippet=_RECOMPUTE if worst.trains else "",
+            severity=Severity.MEDIUM if worst.trains else Severity.LOW,
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FragmentationEvidence(Evidence):
+    """What was seen on one rank: memory is fragmented."""
+
+    device: str
+    unused: float
+    share: float
+    reserved: int
+    fill: float
+
+
 @dataclass(frozen=True)
-class Fragmentation(Rule[Evidence]):
+class Fragmentation(Rule[FragmentationEvidence]):
     """The allocator has taken much more than tensors use, and memory is short.
 
     ## When it speaks
@@ -125,7 +146,7 @@ class Fragmentation(Rule[Evidence]):
     sustained: float = 0.3
     full: float = 0.7
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> FragmentationEvidence | None:
         each = fullest(rank)
         if each is None or each.reserved is None or not fill(each) > self.full:
             return None
@@ -138,17 +159,16 @@ class Fragmentation(Rule[Evidence]):
         share = float(lasting[unused > self.unused].sum() / lasting.sum()) if lasting.sum() else 0.0
         if not unused[at] > self.unused or share < self.sustained:
             return None
-        return Evidence(numbers={"device": each.device, "unused": float(unused[at]), "share": share,
-                                 "reserved": int(reserved[at]), "fill": fill(each)})  # fmt: skip
+        return FragmentationEvidence(device=each.device, unused=float(unused[at]), share=share, reserved=int(reserved[at]), fill=fill(each))  # fmt: skip
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["unused"], -item[0]))
-        n = evidence.numbers
+    def tell(self, job: JobEvidence[FragmentationEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].unused, -item[0]))
+        worst = evidence
         return self.finding(
             job,
-            f"{job.percent(n['unused'])} of the memory taken from the device holds no tensor at their peak",
-            evidence=f"On rank {rank}, {n['device']}, {sized(n['reserved'])} are taken then, at most "
-            f"{job.percent(n['fill'])} of its memory; for {job.percent(n['share'])} of the time that much is "
+            f"{job.percent(worst.unused)} of the memory taken from the device holds no tensor at their peak",
+            evidence=f"On rank {rank}, {worst.device}, {sized(worst.reserved)} are taken then, at most "
+            f"{job.percent(worst.fill)} of its memory; for {job.percent(worst.share)} of the time that much is "
             "unused.",
             advice="Let segments grow, and keep to few distinct shapes: pad inputs to buckets.",
             verify="*Peak reserved* comes near *Peak allocated*.",
@@ -157,8 +177,19 @@ class Fragmentation(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GrowthEvidence(Evidence):
+    """What was seen on one rank: memory grows with every step."""
+
+    device: str
+    more: float
+    left: float
+    owner: str
+    steps: int
+
+
 @dataclass(frozen=True)
-class Growth(Rule[Evidence]):
+class Growth(Rule[GrowthEvidence]):
     """More memory is held after every step.
 
     ## When it speaks
@@ -183,7 +214,7 @@ class Growth(Rule[Evidence]):
     steps: float = 4.0
     share: float = 0.005
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> GrowthEvidence | None:
         ends = rank.steps["end"].to_numpy()
         for each in device_memory(rank) if len(ends) >= self.steps else ():
             if not each.has_totals and each.capture[0] != each.capture[-1]:
@@ -194,20 +225,18 @@ class Growth(Rule[Evidence]):
             if (np.diff(levels) > 0).all() and more > self.share * size:
                 owner = _survivors(rank, each, int(ends[0]), int(ends[-1]))
                 left = (size - levels[-1]) / more if np.isfinite(each.capacity) else np.nan
-                return Evidence(
-                    numbers={"device": each.device, "more": more, "left": left, "owner": owner, "steps": len(ends)}
-                )
+                return GrowthEvidence(device=each.device, more=more, left=left, owner=owner, steps=len(ends))
         return None
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["more"], -item[0]))
-        n = evidence.numbers
-        full = f" It is full after {n['left']:,.0f} more." if np.isfinite(n["left"]) else ""
-        owner = f" What was allocated and not freed is mostly `{n['owner']}`'s." if n["owner"] else ""
+    def tell(self, job: JobEvidence[GrowthEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].more, -item[0]))
+        worst = evidence
+        full = f" It is full after {worst.left:,.0f} more." if np.isfinite(worst.left) else ""
+        owner = f" What was allocated and not freed is mostly `{worst.owner}`'s." if worst.owner else ""
         return self.finding(
             job,
-            f"{sized(n['more'])} more are held after every step",
-            evidence=f"On rank {rank}, {n['device']}, memory grew in each of {n['steps']} steps.{full}{owner}",
+            f"{sized(worst.more)} more are held after every step",
+            evidence=f"On rank {rank}, {worst.device}, memory grew in each of {worst.steps} steps.{full}{owner}",
             advice="Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under "
             "`torch.inference_mode()`."
             if job.infers
@@ -237,8 +266,18 @@ def _by_owner(rank: Rank, each: Series, rows: NDArray[Any]) -> pd.Series[Any]:
     return frame.groupby("owner")["bytes"].sum().sort_values(ascending=False, kind="stable")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PeakOwnerEvidence(Evidence):
+    """What was seen on one rank: one operator holds much of the peak."""
+
+    device: str
+    owner: str
+    bytes: int
+    peak: int
+
+
 @dataclass(frozen=True)
-class PeakOwner(Rule[Evidence]):
+class PeakOwner(Rule[PeakOwnerEvidence]):
     """One operator's tensors are a large part of the peak, and memory is short.
 
     ## When it speaks
@@ -261,7 +300,7 @@ class PeakOwner(Rule[Evidence]):
     full: float = 0.7
     share: float = 0.3
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> PeakOwnerEvidence | None:
         each = fullest(rank)
         if each is None or not fill(each) > self.full or not (each.address >= 0).any():
             return None
@@ -274,16 +313,15 @@ class PeakOwner(Rule[Evidence]):
         peak = max(int(each.allocated[at]), 1)
         if not len(owners) or owners.iloc[0] < self.share * peak:
             return None
-        return Evidence(numbers={"device": each.device, "owner": str(owners.index[0]), "bytes": int(owners.iloc[0]),
-                                 "peak": peak})  # fmt: skip
+        return PeakOwnerEvidence(device=each.device, owner=str(owners.index[0]), bytes=int(owners.iloc[0]), peak=peak)  # fmt: skip
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["bytes"], -item[0]))
-        n = evidence.numbers
+    def tell(self, job: JobEvidence[PeakOwnerEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].bytes, -item[0]))
+        worst = evidence
         return self.finding(
             job,
-            f"`{n['owner']}` holds {job.percent(n['bytes'] / n['peak'])} of the memory at the peak",
-            evidence=f"On rank {rank}, {n['device']}: {sized(n['bytes'])} of {sized(n['peak'])}.",
+            f"`{worst.owner}` holds {job.percent(worst.bytes / worst.peak)} of the memory at the peak",
+            evidence=f"On rank {rank}, {worst.device}: {sized(worst.bytes)} of {sized(worst.peak)}.",
             advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, "
             + (
                 "only those that are read; if activations, smaller batches."

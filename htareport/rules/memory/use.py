@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +53,21 @@ def _lasting(rank: Rank, each: Series) -> NDArray[np.int64]:
     return intervals.covered(steps, each.ts, until) if len(steps) else np.asarray(until - each.ts, np.int64)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeadroomEvidence(Evidence):
+    """What was seen on one rank: memory is left while kernels are small."""
+
+    device: str
+    peak: int
+    capacity: float
+    times: float
+    idle: float
+    saved: float
+    trains: bool
+
+
 @dataclass(frozen=True)
-class Headroom(Rule[Evidence]):
+class Headroom(Rule[HeadroomEvidence]):
     """Most of the device's memory is free, while its kernels are small and the host hardly keeps up.
 
     ## When it speaks
@@ -83,7 +95,7 @@ class Headroom(Rule[Evidence]):
     filled: float = 0.85
     most: float = 8.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> HeadroomEvidence | None:
         each = fullest(rank)
         if each is None or context_of(rank).found.isdisjoint(_SMALL):
             return None
@@ -95,40 +107,64 @@ class Headroom(Rule[Evidence]):
         saved = total(idle) * (1 - 1 / times)
         if saved < WORTH * rank.whole:
             return None
-        numbers = {"device": each.device, "peak": peak, "capacity": each.capacity, "times": times,
-                   "idle": rank.share(idle), "saved": saved / per(rank),
-                   "trains": trains(rank)}  # fmt: skip
-        return Evidence(numbers=numbers, spans=rank.spans(idle))
+        return HeadroomEvidence(
+            spans=rank.spans(idle),
+            device=each.device,
+            peak=peak,
+            capacity=each.capacity,
+            times=times,
+            idle=rank.share(idle),
+            saved=saved / per(rank),
+            trains=trains(rank),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["saved"], -item[0]))
-        n = evidence.numbers
+    def tell(self, job: JobEvidence[HeadroomEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].saved, -item[0]))
+        worst = evidence
         return self.finding(
             job,
-            f"Only {job.percent(n['peak'] / n['capacity'])} of the memory is used: a batch {n['times']:.2g} times as "
+            f"Only {job.percent(worst.peak / worst.capacity)} of the memory is used: a batch {worst.times:.2g} times as "
             "large fits",
-            evidence=f"On rank {rank}, {n['device']}, tensors take {sized(n['peak'])} of {sized(n['capacity'])} "
-            f"at the peak, while kernels are small and the device is idle for {job.percent(n['idle'])} of "
-            f"{job.window} because the host dispatches. With the larger batch that is {job.time(n['saved'])} less "
+            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak)} of {sized(worst.capacity)} "
+            f"at the peak, while kernels are small and the device is idle for {job.percent(worst.idle)} of "
+            f"{job.window} because the host dispatches. With the larger batch that is {job.time(worst.saved)} less "
             f"{job.per_step}, for as many samples as today: no further saving where findings about the host count that "
             "time.",
-            advice=f"Raise the batch size by up to {n['times']:.2g} times, and adjust the learning rate. Where it must "
+            advice=f"Raise the batch size by up to {worst.times:.2g} times, and adjust the learning rate. Where it must "
             "stay, use fewer devices, or fewer and larger micro-batches."
-            if n["trains"]
-            else f"Raise the batch size by up to {n['times']:.2g} times: serve more requests together. Where there are "
+            if worst.trains
+            else f"Raise the batch size by up to {worst.times:.2g} times: serve more requests together. Where there are "
             "not as many, use fewer devices, or share this one.",
             assumption="Dispatch takes as long for a larger batch.",
             verify="Samples per second rise, and the share of idle time goes down.",
-            snippet=f"loader = DataLoader(dataset, batch_size=int({n['times']:.2g} * batch_size))"
-            if n["trains"]
+            snippet=f"loader = DataLoader(dataset, batch_size=int({worst.times:.2g} * batch_size))"
+            if worst.trains
             else "",
-            severity=Severity.MEDIUM if job.step_ns and n["saved"] >= MEDIUM * job.step_ns else Severity.LOW,
+            severity=Severity.MEDIUM if job.step_ns and worst.saved >= MEDIUM * job.step_ns else Severity.LOW,
             spans=evidence.spans,
         )
 
 
 @dataclass(frozen=True)
-class Churn(Rule[Evidence]):
+class Turnover:
+    """What is allocated on a device per step, against the peak."""
+
+    device: str
+    calls: float
+    allocated_bytes: float
+    peak_bytes: int
+    turns: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChurnEvidence(Evidence):
+    """Idle time in allocations, with the device of which most is allocated again and again."""
+
+    turnover: Turnover
+
+
+@dataclass(frozen=True)
+class Churn(Rule[ChurnEvidence]):
     """Memory is allocated and freed many times over in each step, and the device waits meanwhile.
 
     ## When it speaks
@@ -153,34 +189,33 @@ class Churn(Rule[Evidence]):
     turns: float = 20.0
     least: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ChurnEvidence | None:
         claim = during(rank, rows_named(rank, _EMPTY, "operator"))
         if rank.share(claim) < self.least:
             return None
-        numbers = [self._turned(rank, each) for each in device_memory(rank)]
-        most = max((each for each in numbers if each), key=lambda each: each["turns"], default=None)
-        if most is None or most["turns"] <= self.turns:
+        turnovers = [turnover for series in device_memory(rank) if (turnover := self._turnover(rank, series))]
+        largest = max(turnovers, key=lambda turnover: turnover.turns, default=None)
+        if largest is None or largest.turns <= self.turns:
             return None
-        return Evidence(claim=claim, numbers=most, spans=rank.spans(claim))
+        return ChurnEvidence(claim=claim, spans=rank.spans(claim), turnover=largest)
 
     @staticmethod
-    def _turned(rank: Rank, each: Series) -> dict[str, Any] | None:
+    def _turnover(rank: Rank, each: Series) -> Turnover | None:
         """What is allocated on a device per step, against the peak."""
         made = each.size[(each.size > 0) & each.within & _in_steps(rank, each.ts)]
         peak = int(each.allocated[each.within].max())
         if peak <= 0:
             return None
         turned = int(made.sum()) / rank.num_steps
-        return {"device": each.device, "calls": len(made) / rank.num_steps, "turned": turned, "peak": peak,
-                "turns": turned / peak}  # fmt: skip
+        return Turnover(each.device, len(made) / rank.num_steps, turned, peak, turned / peak)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
+    def tell(self, job: JobEvidence[ChurnEvidence]) -> Finding:
+        turnover = job.worst.turnover
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while memory is allocated again and again",
-            evidence=f"On rank {job.worst_rank}, {n['device']}, {counted(n['calls'], 'allocation')} of "
-            f"{sized(n['turned'])} {job.per_step}, {n['turns']:.3g} times the peak of {sized(n['peak'])}; idle while the "
+            evidence=f"On rank {job.worst_rank}, {turnover.device}, {counted(turnover.calls, 'allocation')} of "
+            f"{sized(turnover.allocated_bytes)} {job.per_step}, {turnover.turns:.3g} times the peak of {sized(turnover.peak_bytes)}; idle while the "
             "host is in `aten::empty` and its like.",
             advice="Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place "
             "or with `out=`, make buffers once.",
@@ -190,8 +225,20 @@ class Churn(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpikeEvidence(Evidence):
+    """What was seen on one rank: memory peaks for a moment."""
+
+    device: str
+    peak: int
+    usual: int
+    owner: str
+    share: float
+    fill: float
+
+
 @dataclass(frozen=True)
-class Spike(Rule[Evidence]):
+class Spike(Rule[SpikeEvidence]):
     """Memory peaks for a moment, far above what is held nearly all the time.
 
     ## When it speaks
@@ -215,7 +262,7 @@ class Spike(Rule[Evidence]):
     moment: float = 0.05
     full: float = 0.5
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SpikeEvidence | None:
         each = fullest(rank)
         if each is None or not fill(each) > self.full:
             return None
@@ -227,19 +274,24 @@ class Spike(Rule[Evidence]):
             return None
         usual = int(each.allocated[~high & (lasting > 0)].max())
         owner = str(outermost_operators(rank, each, np.array([at]))[0])
-        numbers = {"device": each.device, "peak": peak, "usual": usual, "owner": owner if owner != NO_OPERATOR else "",
-                   "share": int(lasting[high].sum()) / whole, "fill": fill(each)}  # fmt: skip
-        return Evidence(numbers=numbers)
+        return SpikeEvidence(
+            device=each.device,
+            peak=peak,
+            usual=usual,
+            owner=owner if owner != NO_OPERATOR else "",
+            share=int(lasting[high].sum()) / whole,
+            fill=fill(each),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].numbers["fill"], -item[0]))
-        n = evidence.numbers
-        owner = f" The last allocation before it is in `{n['owner']}`." if n["owner"] else ""
+    def tell(self, job: JobEvidence[SpikeEvidence]) -> Finding:
+        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].fill, -item[0]))
+        worst = evidence
+        owner = f" The last allocation before it is in `{worst.owner}`." if worst.owner else ""
         return self.finding(
             job,
-            f"Memory peaks at {sized(n['peak'])} for a moment; nearly all the time it is {sized(n['usual'])} at most",
-            evidence=f"On rank {rank}, {n['device']}, more is held for {job.percent(n['share'])} of the time only, "
-            f"and the allocator has taken {job.percent(n['fill'])} of the memory for it.{owner}",
+            f"Memory peaks at {sized(worst.peak)} for a moment; nearly all the time it is {sized(worst.usual)} at most",
+            evidence=f"On rank {rank}, {worst.device}, more is held for {job.percent(worst.share)} of the time only, "
+            f"and the allocator has taken {job.percent(worst.fill)} of the memory for it.{owner}",
             advice="Lower that moment, and a larger batch fits: work in chunks there "
             f"({'logits' if job.infers else 'logits and losses'}, say), in place, or free before what it does not "
             "need.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,16 @@ _SLACK_NS = 1_000
 _FEWEST = 10  # Of a name, to tell what is usual.
 
 
+@dataclass(frozen=True, kw_only=True)
+class OrphansEvidence(Evidence):
+    """What was seen on one rank: work without a launch."""
+
+    share: float
+    streams: list[tuple[str, int]]
+
+
 @dataclass(frozen=True)
-class Orphans(Rule[Evidence]):
+class Orphans(Rule[OrphansEvidence]):
     """Work of the device without the call that launched it.
 
     ## When it speaks
@@ -45,7 +52,7 @@ class Orphans(Rule[Evidence]):
 
     share: float = 0.05
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> OrphansEvidence | None:
         events = rank.device_events
         known = events["launch"].to_numpy() != UNLINKED
         later = (np.cumsum(known) - known) > 0
@@ -53,15 +60,16 @@ class Orphans(Rule[Evidence]):
         if len(orphans) <= self.share * int(later.sum()):
             return None
         streams = orphans["stream"].astype(str).value_counts().head(3)
-        numbers = {"share": len(orphans) / int(later.sum()), "streams": [(str(k), int(v)) for k, v in streams.items()]}
-        return Evidence(numbers=numbers)
+        return OrphansEvidence(
+            share=len(orphans) / int(later.sum()), streams=[(str(k), int(v)) for k, v in streams.items()]
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        streams = joined_words([f"{count:,} on stream {stream}" for stream, count in n["streams"]])
+    def tell(self, job: JobEvidence[OrphansEvidence]) -> Finding:
+        worst = job.worst
+        streams = joined_words([f"{count:,} on stream {stream}" for stream, count in worst.streams])
         return self.finding(
             job,
-            f"{job.percent(n['share'])} of the GPU's work has no launch in the trace",
+            f"{job.percent(worst.share)} of the GPU's work has no launch in the trace",
             evidence=f"{streams}. They belong to no operator, and idle time in front of them has no cause.",
             advice="Record `ProfilerActivity.CPU` too, with a current PyTorch: old ones lack the driver's calls that "
             "launch Triton kernels.",
@@ -70,8 +78,18 @@ class Orphans(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImpossibleTimesEvidence(Evidence):
+    """What was seen on one rank: device events with impossible times."""
+
+    number: int
+    length: int
+    longest: tuple[str, int, float] | None
+    whole: int
+
+
 @dataclass(frozen=True)
-class ImpossibleTimes(Rule[Evidence]):
+class ImpossibleTimes(Rule[ImpossibleTimesEvidence]):
     """Device events whose times cannot be.
 
     ## When it speaks
@@ -95,23 +113,23 @@ class ImpossibleTimes(Rule[Evidence]):
 
     share: float = 0.01
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ImpossibleTimesEvidence | None:
         number, length = _overlaps(rank)
         longest = _outlier(rank)
         whole = int(rank.device_events["dur"].sum())
         if length < self.share * whole and not longest:
             return None
-        return Evidence(numbers={"number": number, "length": length, "longest": longest, "whole": whole})
+        return ImpossibleTimesEvidence(number=number, length=length, longest=longest, whole=whole)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n, said = job.numbers, list[str]()
-        if n["length"] >= self.share * n["whole"]:
+    def tell(self, job: JobEvidence[ImpossibleTimesEvidence]) -> Finding:
+        worst, said = job.worst, list[str]()
+        if worst.length >= self.share * worst.whole:
             said.append(
-                f"{counted(n['number'], 'event overlaps another', 'events overlap others')} of the same stream, by "
-                f"{job.time(n['length'])} in all"
+                f"{counted(worst.number, 'event overlaps another', 'events overlap others')} of the same stream, by "
+                f"{job.time(worst.length)} in all"
             )
-        if n["longest"]:
-            name, length, usual = n["longest"]
+        if worst.longest:
+            name, length, usual = worst.longest
             said.append(f"one `{name}` takes {job.time(length)}, others {job.time(usual)}")
         words = " and ".join(said)
         return self.finding(

@@ -19,8 +19,15 @@ from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.recording import is_npu, joined_words, profiler_call
 
 
+@dataclass(frozen=True, kw_only=True)
+class MixedDevicesEvidence(Evidence):
+    """What was seen on one rank: the ranks differ."""
+
+    devices: list[str]
+
+
 @dataclass(frozen=True)
-class MixedDevices(Rule[Evidence]):
+class MixedDevices(Rule[MixedDevicesEvidence]):
     """The ranks run on different devices.
 
     ## When it speaks
@@ -41,14 +48,14 @@ class MixedDevices(Rule[Evidence]):
     section, confidence = "temporal_breakdown", "high"
     requires = frozenset({Capability.GPU})
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> MixedDevicesEvidence | None:
         names = {rank.device_name(device) for device, _ in rank.lanes} - {""}
-        return Evidence(numbers={"devices": sorted(names)}) if names else None
+        return MixedDevicesEvidence(devices=sorted(names)) if names else None
 
-    def tell(self, job: JobEvidence[Any]) -> Finding | None:
+    def tell(self, job: JobEvidence[MixedDevicesEvidence]) -> Finding | None:
         by_name = dict[str, list[int]]()
         for rank, evidence in sorted(job.by_rank.items()):
-            for name in evidence.numbers["devices"]:
+            for name in evidence.devices:
                 by_name.setdefault(name, []).append(rank)
         if len(by_name) < 2:  # noqa: PLR2004  one kind of device
             return None
@@ -116,8 +123,15 @@ class Clocks(Rule[Evidence]):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class MissingOptionsEvidence(Evidence):
+    """What was seen on one rank: options that were not recorded."""
+
+    missing: list[str]
+
+
 @dataclass(frozen=True)
-class MissingOptions(Rule[Evidence]):
+class MissingOptions(Rule[MissingOptionsEvidence]):
     """What was not recorded, and what would be said if it was.
 
     ## When it speaks
@@ -139,7 +153,7 @@ class MissingOptions(Rule[Evidence]):
 
     late: float = 0.1
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> MissingOptionsEvidence | None:
         trace = rank
         shapes = any((np.asarray(t["shapes"]) >= 0).any() for t in trace.loaded.tables.values() if "shapes" in t)
         idle = rank.share(rank.idle) if rank.lanes else 0.0
@@ -150,10 +164,10 @@ class MissingOptions(Rule[Evidence]):
             "stacks": idle >= self.late and "python_function" not in trace.loaded.tables,
         }
         found = [name for name, is_missing in missing.items() if is_missing]
-        return Evidence(numbers={"missing": found}) if found and not is_npu(rank) else None
+        return MissingOptionsEvidence(missing=found) if found and not is_npu(rank) else None
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        counts = Counter(name for each in job.by_rank.values() for name in each.numbers["missing"])
+    def tell(self, job: JobEvidence[MissingOptionsEvidence]) -> Finding:
+        counts = Counter(name for each in job.by_rank.values() for name in each.missing)
         there = [name for name in _UNLOCKS if name in counts]
         what = [f"{_UNLOCKS[name][1]}: record with `{_UNLOCKS[name][0]}`" for name in there]
         words = "; ".join(what)

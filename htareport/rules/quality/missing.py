@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,31 @@ _CAPTURING = re.compile(r"Stream(?:Begin|End|Get)Capture")
 
 
 @dataclass(frozen=True)
-class WorkMissing(Rule[Evidence]):
+class Launches:
+    """Launches of graphs and of kernels, those of each without a device event, and kernels captured into a graph."""
+
+    graphs: int
+    lost_graphs: int
+    kernels: int
+    lost_kernels: int
+    captured: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingEvidence(Evidence):
+    """Launches without device work, and how idle the device seems."""
+
+    launches: Launches
+    has_lost: bool  # Whether enough launches of kernels have no device event.
+    is_capture: bool
+    may_capture: bool
+    empty_steps: int
+    idle_share: float
+    late_share: float  # Of the idle time: how much of it the host is late.
+
+
+@dataclass(frozen=True)
+class WorkMissing(Rule[MissingEvidence]):
     """The trace lacks work that the device did, so that it seems idle.
 
     ## When it speaks
@@ -58,7 +81,7 @@ class WorkMissing(Rule[Evidence]):
     late: float = 0.1
     empty: float = 0.2
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> MissingEvidence | None:
         calls, empty = _launches(rank), _empty_steps(rank)
         is_capture = 2 * calls.captured > calls.kernels + calls.captured
         has_lost = calls.lost_kernels >= max(self.fewest, self.lost * calls.kernels)
@@ -67,18 +90,25 @@ class WorkMissing(Rule[Evidence]):
         has_empty = empty > self.empty * len(rank.steps)
         if not (calls.lost_graphs > self.lost * calls.graphs or has_lost or is_partial or has_empty or is_capture):
             return None
-        numbers = asdict(calls) | {"has_lost": has_lost, "is_capture": is_capture, "empty": empty if has_empty else 0}
         named = len(rows_named(rank, _CAPTURING, "call"))
-        numbers |= {"may_capture": 2 * named > calls.lost_kernels, "idle": idle}
-        return Evidence(is_unreliable=True, numbers=numbers | {"host": host / max(total(rank.idle), 1)})
+        return MissingEvidence(
+            is_unreliable=True,
+            launches=calls,
+            has_lost=has_lost,
+            is_capture=is_capture,
+            may_capture=2 * named > calls.lost_kernels,
+            empty_steps=empty if has_empty else 0,
+            idle_share=idle,
+            late_share=host / max(total(rank.idle), 1),
+        )
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        if n["is_capture"]:
+    def tell(self, job: JobEvidence[MissingEvidence]) -> Finding:
+        launches = job.worst.launches
+        if job.worst.is_capture:
             return self.finding(
                 job,
                 "Graphs are captured in this recording, and do not run: no advice is given on idle time",
-                evidence=f"{n['captured']:,} of {n['captured'] + n['kernels']:,} launches of kernels are captured into "
+                evidence=f"{launches.captured:,} of {launches.captured + launches.kernels:,} launches of kernels are captured into "
                 "a graph.",
                 advice="Record later, when the graphs are replayed.",
                 verify="Graph launches, and no captures, are in the trace.",
@@ -97,37 +127,27 @@ class WorkMissing(Rule[Evidence]):
             severity=Severity.MEDIUM,
         )
 
-    def _said(self, job: JobEvidence[Any]) -> list[str]:
+    def _said(self, job: JobEvidence[MissingEvidence]) -> list[str]:
         """What shows that work is missing."""
-        n, said = job.numbers, list[str]()
-        if n["lost_graphs"]:
-            said.append(f"{n['lost_graphs']:,} of {n['graphs']:,} graph launches have no device event")
-        if n["has_lost"]:
-            said.append(f"{n['lost_kernels']:,} of {n['kernels']:,} launches of kernels have no device event")
-            if n["may_capture"]:
+        worst, said = job.worst, list[str]()
+        launches = worst.launches
+        if launches.lost_graphs:
+            said.append(f"{launches.lost_graphs:,} of {launches.graphs:,} graph launches have no device event")
+        if worst.has_lost:
+            said.append(f"{launches.lost_kernels:,} of {launches.kernels:,} launches of kernels have no device event")
+            if worst.may_capture:
                 said.append("streams may be captured meanwhile: then they start nothing, so record replays instead")
-        if n["empty"]:
-            said.append(f"{counted(n['empty'], 'step has', 'steps have')} hardly any device events")
+        if worst.empty_steps:
+            said.append(f"{counted(worst.empty_steps, 'step has', 'steps have')} hardly any device events")
         if not said:
             said.append(
-                f"the device seems idle for {job.percent(n['idle'])} of {job.window}, but the host is late in only "
-                f"{job.percent(n['host'])} of that: graphs were launched, and hardly any of their kernels recorded"
+                f"the device seems idle for {job.percent(worst.idle_share)} of {job.window}, but the host is late in only "
+                f"{job.percent(worst.late_share)} of that: graphs were launched, and hardly any of their kernels recorded"
             )
         return said
 
 
-@dataclass(frozen=True)
-class _Launches:
-    """Launches of graphs and of kernels, those of each without a device event, and kernels captured into a graph."""
-
-    graphs: int
-    lost_graphs: int
-    kernels: int
-    lost_kernels: int
-    captured: int
-
-
-def _launches(rank: Rank) -> _Launches:
+def _launches(rank: Rank) -> Launches:
     """Count launches up to the last one with a device event."""
     calls, used = rank.launches, rank.answered
     named, codes = np.unique(calls["name"].cat.codes.to_numpy(), return_inverse=True)
@@ -139,7 +159,7 @@ def _launches(rank: Rank) -> _Launches:
     graph = launches & calls["graph"].to_numpy()
     single = launches & ~graph & ~captured
     sets = (graph, graph & ~used, single, single & ~used, captured)
-    return _Launches(*(int(each.sum()) for each in sets))
+    return Launches(*(int(each.sum()) for each in sets))
 
 
 def _in_captures(rank: Rank) -> NDArray[np.bool_]:

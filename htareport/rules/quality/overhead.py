@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,16 @@ from htareport.rules.engine.recording import profiler_call
 _PROFILER = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "UVM Activity Init")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfilerOverheadEvidence(Evidence):
+    """What was seen on one rank: the profiler slows the host."""
+
+    stacks: float
+    share: float
+
+
 @dataclass(frozen=True)
-class ProfilerOverhead(Rule[Evidence]):
+class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
     """The profiler itself slows the host, so that it seems later than it is.
 
     ## When it speaks
@@ -47,7 +54,7 @@ class ProfilerOverhead(Rule[Evidence]):
     share: float = 0.02
     stacks: float = 0.5
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> ProfilerOverheadEvidence | None:
         trace = rank
         idle = rank.share(rank.idle)
         python = len(trace.loaded.tables.get("python_function", {}).get("name", ()))
@@ -57,14 +64,14 @@ class ProfilerOverhead(Rule[Evidence]):
         if idle < self.idle or (share <= self.share and stacks <= self.stacks):
             return None
         hidden = sum(int(intervals.covered(own, mine[:, 0], mine[:, 1]).sum()) for mine in rank.idle.values())
-        return Evidence(is_unreliable=2 * hidden > total(rank.idle), numbers={"stacks": stacks, "share": share})
+        return ProfilerOverheadEvidence(is_unreliable=2 * hidden > total(rank.idle), stacks=stacks, share=share)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n, said = job.numbers, list[str]()
-        if n["stacks"] > self.stacks:
-            said.append(f"{job.percent(n['stacks'])} of all events are Python calls (`with_stack=True`)")
-        if n["share"] > self.share:
-            said.append(f"the profiler's own work takes {job.percent(n['share'])} of {job.window}")
+    def tell(self, job: JobEvidence[ProfilerOverheadEvidence]) -> Finding:
+        worst, said = job.worst, list[str]()
+        if worst.stacks > self.stacks:
+            said.append(f"{job.percent(worst.stacks)} of all events are Python calls (`with_stack=True`)")
+        if worst.share > self.share:
+            said.append(f"the profiler's own work takes {job.percent(worst.share)} of {job.window}")
         words = " and ".join(said)
         return self.finding(
             job,

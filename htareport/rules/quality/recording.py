@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,8 +18,16 @@ from htareport.rules.engine.recording import is_npu, profiler_call
 from htareport.rules.host.runtime import first_launches
 
 
+@dataclass(frozen=True, kw_only=True)
+class FewStepsEvidence(Evidence):
+    """What was seen on one rank: too few steps."""
+
+    steps: int
+    npu: bool
+
+
 @dataclass(frozen=True)
-class FewSteps(Rule[Evidence]):
+class FewSteps(Rule[FewStepsEvidence]):
     """Too few steps were recorded to tell what is usual.
 
     ## When it speaks
@@ -42,14 +49,14 @@ class FewSteps(Rule[Evidence]):
 
     least: float = 3.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> FewStepsEvidence | None:
         number = len(rank.all_step_numbers)
         if number >= self.least:
             return None
-        return Evidence(numbers={"steps": number, "npu": is_npu(rank)})
+        return FewStepsEvidence(steps=number, npu=is_npu(rank))
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        number = min(each.numbers["steps"] for each in job.by_rank.values())
+    def tell(self, job: JobEvidence[FewStepsEvidence]) -> Finding:
+        number = min(each.steps for each in job.by_rank.values())
         few = f"Only {number} step{'s were' if number > 1 else ' was'} recorded"
         return self.finding(
             job,
@@ -59,13 +66,22 @@ class FewSteps(Rule[Evidence]):
             else "Shares and savings are of everything recorded, start and end of the loop included.",
             advice="Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.",
             verify="The report speaks of five steps.",
-            snippet=profiler_call(job) if not job.numbers["npu"] else "",
+            snippet=profiler_call(job) if not job.worst.npu else "",
             severity=Severity.LOW,
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class WarmUpEvidence(Evidence):
+    """First steps that take long; without steps, how long the start of the process takes."""
+
+    slow_steps: list[tuple[int, int, float]] = field(default_factory=list)  # Number, its length, and the median (ns).
+    other_steps: str = ""
+    start_ns: int | None = None
+
+
 @dataclass(frozen=True)
-class WarmUp(Rule[Evidence]):
+class WarmUp(Rule[WarmUpEvidence]):
     """Warm-up lies within what was recorded.
 
     ## When it speaks
@@ -89,7 +105,7 @@ class WarmUp(Rule[Evidence]):
     ratio: float = 1.5
     share: float = 0.2
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> WarmUpEvidence | None:
         steps = rank.steps
         if not len(steps):
             return self._start(rank)
@@ -99,20 +115,20 @@ class WarmUp(Rule[Evidence]):
             if len(length) > 2 and length[0] > self.ratio * (usual := float(np.median(length[1:]))):  # noqa: PLR2004
                 slow.append((int(mine["number"].iloc[0]), int(length[0]), usual))
         rest = sorted(set(steps["number"].tolist()) - {number for number, _, _ in slow})
-        return Evidence(numbers={"slow": slow, "rest": listed(rest)}) if slow else None
+        return WarmUpEvidence(slow_steps=slow, other_steps=listed(rest)) if slow else None
 
-    def _start(self, rank: Rank) -> Evidence | None:
+    def _start(self, rank: Rank) -> WarmUpEvidence | None:
         if rank.capabilities.isdisjoint({Capability.LAUNCHES}):
             return None
         start = joined(first_launches(rank), rank.idle_by(Cause.ALLOCATING, Cause.COMPILING))
-        return Evidence(numbers={"start": total(start)}) if rank.share(start) >= self.share else None
+        return WarmUpEvidence(start_ns=total(start)) if rank.share(start) >= self.share else None
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        n = job.numbers
-        if "start" in n:
+    def tell(self, job: JobEvidence[WarmUpEvidence]) -> Finding:
+        worst = job.worst
+        if worst.start_ns is not None:
             return self.finding(
                 job,
-                f"The recording includes the start of the process, which takes {job.time(n['start'])}",
+                f"The recording includes the start of the process, which takes {job.time(worst.start_ns)}",
                 evidence="For that long the device is idle while memory is asked from the driver and kernels are "
                 "loaded. Much of what follows is about the start, not about a step.",
                 advice="Run some steps before the recording begins, and mark steps with `prof.step()`.",
@@ -120,14 +136,14 @@ class WarmUp(Rule[Evidence]):
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
-        number, length, usual = max(n["slow"], key=lambda each: each[1] / each[2])
+        number, length, usual = max(worst.slow_steps, key=lambda each: each[1] / each[2])
         return self.finding(
             job,
             f"Step {number}, the first recorded, takes {length / usual:.2g} times as long as the others",
             evidence=f"It takes {job.time(length)}, the others {job.time(usual)} in the median: it still warms up.",
             advice="Leave it out with `--steps`, or raise `warmup` in the profiler's schedule.",
             verify="The first step is as long as the others.",
-            snippet=f"htareport report TRACES --steps {n['rest'].replace(' ', '')}",
-            steps=tuple(each[0] for each in n["slow"]),
+            snippet=f"htareport report TRACES --steps {worst.other_steps.replace(' ', '')}",
+            steps=tuple(each[0] for each in worst.slow_steps),
             severity=Severity.LOW,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from htareport.rank.rank import Rank
 from htareport.reading.redact import HOST_SIGN, redacted
@@ -18,8 +17,16 @@ _SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)  # Whoever has these can do m
 _NAMES = (HOMES, USERS, HOSTS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SensitiveEvidence(Evidence):
+    """What was seen on one rank: sensitive data in the trace files."""
+
+    counts: dict[str, int]
+    is_kept: bool
+
+
 @dataclass(frozen=True)
-class Sensitive(Rule[Evidence]):
+class Sensitive(Rule[SensitiveEvidence]):
     """The trace files hold tokens, passwords, or names of users and hosts.
 
     ## When it speaks
@@ -43,19 +50,19 @@ class Sensitive(Rule[Evidence]):
 
     fewest: float = 1.0
 
-    def look(self, rank: Rank) -> Evidence | None:
+    def look(self, rank: Rank) -> SensitiveEvidence | None:
         loaded = rank.loaded
         clean = loaded if loaded.is_redacted else redacted(loaded)
         counts = Counter(clean.redactions)
         counts[HOSTS] -= sum(str(each.meta.get("traceName", "")).count(HOST_SIGN) for each in clean.captures)
         if sum((+counts).values()) < self.fewest:
             return None
-        return Evidence(numbers={"counts": dict(+counts), "kept": not loaded.is_redacted})
+        return SensitiveEvidence(counts=dict(+counts), is_kept=not loaded.is_redacted)
 
-    def tell(self, job: JobEvidence[Any]) -> Finding:
-        counts, kept = Counter[str](), any(each.numbers["kept"] for each in job.by_rank.values())
+    def tell(self, job: JobEvidence[SensitiveEvidence]) -> Finding:
+        counts, kept = Counter[str](), any(each.is_kept for each in job.by_rank.values())
         for each in job.by_rank.values():
-            counts.update(each.numbers["counts"])
+            counts.update(each.counts)
         secret = [kind for kind in _SECRETS if counts[kind]]
         there = [*secret, *(kind for kind in _NAMES if counts[kind])]
         which = [kind for kind in there if kind in (secret or there)]
