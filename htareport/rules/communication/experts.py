@@ -82,8 +82,8 @@ class UnevenExchange(Rule[ExchangeEvidence]):
     no more than compute waits there for all-to-alls.
 
     ## What to do
-    Mixtures of experts: a loss that balances them, a capacity per expert, other experts together on a rank, or copies
-    of those that are asked most. Tables of embeddings: spread the large or hot ones over the ranks.
+    Balance what is exchanged: a balancing loss or a capacity per expert, experts that are asked most on different ranks
+    or copied; large and hot tables spread over ranks.
 
     ## How to verify
     Ranks receive equal shares, and all-to-alls take less time in *Collectives*.
@@ -137,10 +137,7 @@ class UnevenExchange(Rule[ExchangeEvidence]):
             f"All-to-alls{group} are uneven: the fullest rank moves {most.ratio:.2g} times the mean",
             evidence=f"{counted(most.calls, 'call')} among {len(most.ranks)} ranks; of all elements arrive: "
             f"{told} (even: {job.percent(1 / len(most.ranks))}).",
-            advice="Balance what is exchanged: a balancing loss or a capacity per expert, experts that are asked most "
-            "on different ranks or copied; large and hot tables spread over ranks.",
             assumption="All ranks move the mean; a call then takes that much less.",
-            verify="Ranks receive equal shares, and all-to-alls take less time in *Collectives*.",
             ranks=tuple(sorted({rank for each in uneven for rank in each.ranks})),
             spans=(),
         )

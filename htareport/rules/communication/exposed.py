@@ -83,7 +83,7 @@ class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
     rank, nothing of that helps: record all ranks to see.
 
     ## How to verify
-    *Exposed communication* goes down in `htareport diff`, and the step gets shorter.
+    `exposed_comm_pct` goes down in `htareport diff`.
     """
 
     code, title, family, section = "N1", "Communication is exposed", Family.COMMUNICATION, "comm_overlap"
@@ -116,7 +116,6 @@ class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
             evidence=" ".join(self._evidence(job)),
             advice=" ".join(self._advice(job)),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
-            verify="`exposed_comm_pct` goes down in `htareport diff`.",
             snippet=_SNIPPETS[_way(job)],
         )
 

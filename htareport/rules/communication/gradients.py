@@ -62,11 +62,11 @@ class LittleOverlap(Rule[OverlapEvidence]):
     In each step the exposed time of these collectives, but no more than the backward pass computes without any.
 
     ## What to do
-    Make the first buckets ready earlier: a smaller `bucket_cap_mb`, `static_graph=True`, no
-    `find_unused_parameters`; under FSDP more and smaller blocks.
+    Let the first bucket be ready earlier: a smaller `bucket_cap_mb` than the default 25, `static_graph=True`,
+    `find_unused_parameters=False`; under FSDP smaller blocks.
 
     ## How to verify
-    The share of communication that is hidden goes up.
+    *Of communication hidden* goes up.
     """
 
     code, title, family, section = "N2", "Gradients hardly overlap", Family.COMMUNICATION, "comm_overlap"
@@ -106,10 +106,7 @@ class LittleOverlap(Rule[OverlapEvidence]):
             evidence=f"It launches {counted(worst.calls, 'collective')} of {job.time(worst.time_ns)} {job.per_step}, of "
             f"which {job.percent(worst.hidden_share)} run under compute, while {job.time(worst.free_ns)} of its compute run "
             "without communication.",
-            advice="Let the first bucket be ready earlier: a smaller `bucket_cap_mb` than the default 25, "
-            "`static_graph=True`, `find_unused_parameters=False`; under FSDP smaller blocks.",
             assumption="Collectives fill the backward pass from its start.",
-            verify="*Of communication hidden* goes up.",
             snippet="DistributedDataParallel(model, bucket_cap_mb=5, static_graph=True, gradient_as_bucket_view=True)",
         )
 
@@ -145,8 +142,8 @@ class TailBucket(Rule[TailBucketEvidence]):
     large takes.
 
     ## What to do
-    A smaller last bucket: lower `bucket_cap_mb`. Large parameters of the first layers (embeddings) make it large:
-    reduce their gradients first, or freeze them.
+    Make the last bucket smaller with a lower `bucket_cap_mb`. It holds the first layers' parameters: large embeddings
+    there make it large.
 
     ## How to verify
     The last collective of the step is shorter.
@@ -183,10 +180,7 @@ class TailBucket(Rule[TailBucketEvidence]):
             f"The last bucket of gradients is reduced alone, {job.max_saving} {job.per_step}",
             evidence=f"When the backward pass has computed everything, {worst.what}{size} takes another "
             f"{job.time(worst.time)}, {job.percent(worst.share)} of the time of all gradients.",
-            advice="Make the last bucket smaller with a lower `bucket_cap_mb`. It holds the first layers' parameters: "
-            "large embeddings there make it large.",
             assumption="A bucket a quarter as large takes a quarter of the time.",
-            verify="The last collective of the step is shorter.",
             snippet="DistributedDataParallel(model, bucket_cap_mb=5, gradient_as_bucket_view=True)",
         )
 
@@ -230,11 +224,11 @@ class SinglePrecisionGradients(Rule[SinglePrecisionGradientsEvidence]):
     Half of their exposed time, as far as they move bytes (the shortest of its kind).
 
     ## What to do
-    Reduce in bf16: `bf16_compress_hook` (DDP), `MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)` (FSDP). Sums over
-    very many ranks lose precision: compare the loss.
+    Reduce in bf16: a communication hook (DDP), `reduce_dtype` (FSDP). Check the loss: sums over very many ranks lose
+    precision.
 
     ## How to verify
-    Bytes per step of the collective halve.
+    The bytes of the collective halve in *Collectives*.
     """
 
     code, title, family, section = "N20", "Gradients are reduced in fp32", Family.COMMUNICATION, "collectives"
@@ -270,10 +264,7 @@ class SinglePrecisionGradients(Rule[SinglePrecisionGradientsEvidence]):
             f"Gradients are reduced in fp32: {job.max_saving} {job.per_step} could be saved in bf16",
             evidence=f"{worst.what} moves {size} as fp32, while {job.percent(worst.half)} of compute time is in "
             "kernels of half precision.",
-            advice="Reduce in bf16: a communication hook (DDP), `reduce_dtype` (FSDP). Check the loss: sums over very "
-            "many ranks lose precision.",
             assumption="Half the bytes take half the time that moves bytes.",
-            verify="The bytes of the collective halve in *Collectives*.",
             snippet="from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
             "model.register_comm_hook(state=None, hook=bf16_compress_hook)",
         )

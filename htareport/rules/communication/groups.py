@@ -35,11 +35,11 @@ class SlowGroup(Rule[Evidence]):
     waits for communication.
 
     ## What to do
-    Look at what these ranks have in common: host, network card, switch, PCIe slot. `NCCL_DEBUG=INFO` says which way
-    they take, `nvidia-smi topo -m` or `amd-smi topology` how devices are connected.
+    Look for what these ranks share: host, network card, switch, PCIe slot. Compare the ways that `NCCL_DEBUG=INFO`
+    shows, and links with `nvidia-smi topo -m` or `amd-smi topology`.
 
     ## How to verify
-    All groups have the same bus bandwidth in the section *Collectives*.
+    Transfers of all groups take as long.
     """
 
     code, title, family, section = "N7", "One group is slower than its peers", Family.COMMUNICATION, "collectives"
@@ -78,10 +78,7 @@ class SlowGroup(Rule[Evidence]):
             evidence=f"Groups {row['process_group']} of {row['group_size']} ranks move "
             f"{text(row['bytes'], Unit.BYTES)} in {job.time(row['transfer'])} there, in {job.time(row['best'])} in "
             "the best group (medians, without waiting).",
-            advice="Look for what these ranks share: host, network card, switch, PCIe slot. Compare the ways that "
-            "`NCCL_DEBUG=INFO` shows, and links with `nvidia-smi topo -m` or `amd-smi topology`.",
             assumption="All groups reach the bandwidth of the best one.",
-            verify="Transfers of all groups take as long.",
             snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH python main.py",
             ranks=tuple(ranks),
             spans=(),
@@ -115,11 +112,11 @@ class Desynchronised(Rule[Evidence]):
     Nothing: it is about correctness.
 
     ## What to do
-    Find the branch that ranks take differently (data-dependent conditions, unused parameters, uneven last batches).
-    Catch it with `TORCH_DISTRIBUTED_DEBUG=DETAIL`; the flight recorder shows the stacks.
+    Results may be wrong, or the job hangs. Find the branch that ranks take differently: conditions on data, unused
+    parameters, uneven last batches.
 
     ## How to verify
-    The finding is gone.
+    All ranks run the same collectives in the same order.
     """
 
     code, title, family, section = "N22", "Ranks run different collectives", Family.COMMUNICATION, "collectives"
@@ -146,9 +143,6 @@ class Desynchronised(Rule[Evidence]):
             f"Ranks run different collectives under the same number, {times:,} time{'s' * (times > 1)}",
             severity=Severity.HIGH,
             evidence=f"First in process group {group}, number {number}: {told}.",
-            advice="Results may be wrong, or the job hangs. Find the branch that ranks take differently: conditions "
-            "on data, unused parameters, uneven last batches.",
-            verify="All ranks run the same collectives in the same order.",
             snippet="TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun main.py",
             ranks=tuple(sorted(set(mine["rank"].tolist()))),
             spans=(),

@@ -40,8 +40,8 @@ class HostCollectives(Rule[HostCollectivesEvidence]):
     That idle time.
 
     ## What to do
-    Out of the loop, or less often; exchange tensors on the device instead of objects. Training needs no barrier:
-    collectives wait by themselves.
+    Take barriers out of the loop: collectives wait by themselves. Exchange numbers as tensors on the device, every n
+    steps, instead of objects.
 
     ## How to verify
     They are gone from *Idle time by what the host did*.
@@ -69,10 +69,7 @@ class HostCollectives(Rule[HostCollectivesEvidence]):
             job,
             f"The GPU is idle for {job.max_saving} {job.per_step} while the host communicates",
             evidence=f"Meanwhile the host runs {times(worst.names, worst.windows)} {job.per_step}.",
-            advice="Take barriers out of the loop: collectives wait by themselves. Exchange numbers as tensors on the "
-            "device, every n steps, instead of objects.",
             assumption="None of it is needed in every step.",
-            verify="They are gone from *Idle time by what the host did*.",
             snippet="if step % 100 == 0:\n    dist.all_reduce(metrics)  # A tensor on the device, not an object.",
         )
 
@@ -101,7 +98,7 @@ class LegacyParallel(Rule[LegacyParallelEvidence]):
     DistributedDataParallel with one process per device; `backend="nccl"` (also on ROCm).
 
     ## How to verify
-    One rank per device in the report; collectives are kernels.
+    One rank per GPU; collectives are kernels.
     """
 
     code, title, family, section = "N21", "Outdated way of running in parallel", Family.COMMUNICATION, "collectives"
@@ -128,7 +125,7 @@ class LegacyParallel(Rule[LegacyParallelEvidence]):
             snippet = 'torch.distributed.init_process_group("nccl")'
         return self.finding(
             job, title, severity=Severity.MEDIUM, evidence=evidence, advice=advice,
-            verify="One rank per GPU; collectives are kernels.", snippet=snippet,
+             snippet=snippet,
         )  # fmt: skip
 
 

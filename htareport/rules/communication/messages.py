@@ -54,7 +54,7 @@ class SmallMessages(Rule[SmallMessagesEvidence]):
     Larger buckets (`bucket_cap_mb`), larger FSDP units, one flattened tensor, or the coalescing manager.
 
     ## How to verify
-    Fewer calls and larger messages in the section *Collectives*.
+    Fewer calls of larger messages in *Collectives*.
     """
 
     code, title, family, section = "N9", "Small messages", Family.COMMUNICATION, "collectives"
@@ -101,7 +101,6 @@ class SmallMessages(Rule[SmallMessagesEvidence]):
             advice=f"Put them together: {'' if job.infers else _BUCKETS}one flattened tensor, or the coalescing "
             "manager.",
             assumption="One of each kind and step stays, and takes no longer than the longest does now.",
-            verify="Fewer calls of larger messages in *Collectives*.",
             snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",
         )
 
@@ -144,10 +143,11 @@ class ManyCollectives(Rule[ManyCollectivesEvidence]):
     That idle time.
 
     ## What to do
-    Issue them as one: `_coalescing_manager`, a flattened tensor, `foreach` collectives; leave out repetitions.
+    Issue them as one: the coalescing manager, a flattened tensor, `foreach` collectives; leave out those that repeat
+    what is known.
 
     ## How to verify
-    Fewer calls per step in the section *Collectives*.
+    Fewer calls per step in *Collectives*.
     """
 
     code, title, family, section = "N10", "Too many collectives", Family.COMMUNICATION, "collectives"
@@ -193,10 +193,7 @@ class ManyCollectives(Rule[ManyCollectivesEvidence]):
             job,
             f"Between collectives that follow each other the GPU is idle for {job.max_saving} {job.per_step}",
             evidence=f"{worst.calls:,.0f} {job.per_step} come in bursts, up to {worst.largest} in a row: {worst.what}.",
-            advice="Issue them as one: the coalescing manager, a flattened tensor, `foreach` collectives; leave out "
-            "those that repeat what is known.",
             assumption="Launching one takes no idle time.",
-            verify="Fewer calls per step in *Collectives*.",
             snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",
         )
 
@@ -220,10 +217,11 @@ class SyncBatchNorm(Rule[SyncBatchNormEvidence]):
     Their exposed time.
 
     ## What to do
-    Plain BatchNorm if the batch per rank is large enough, GroupNorm, or a larger batch per rank.
+    Plain BatchNorm where a rank's batch is large enough (from about 16), GroupNorm, or a larger batch per rank. Compare
+    the accuracy.
 
     ## How to verify
-    No `SyncBatchNorm` operators; compare the accuracy.
+    No `SyncBatchNorm` operators in *Operators*.
     """
 
     code, title, family, section = "N18", "SyncBatchNorm communicates", Family.COMMUNICATION, "collectives"
@@ -251,9 +249,6 @@ class SyncBatchNorm(Rule[SyncBatchNormEvidence]):
             job,
             f"SyncBatchNorm communicates {worst.calls:,.0f} times {job.per_step}: {job.max_saving}",
             evidence="Each layer exchanges its statistics, a few KB, and the next kernel waits for them.",
-            advice="Plain BatchNorm where a rank's batch is large enough (from about 16), GroupNorm, or a larger batch "
-            "per rank. Compare the accuracy.",
             assumption="No layer communicates.",
-            verify="No `SyncBatchNorm` operators in *Operators*.",
             snippet="torch.nn.GroupNorm(32, channels)  # instead of SyncBatchNorm",
         )

@@ -60,7 +60,7 @@ class PipelineBubble(Rule[BubbleEvidence]):
     too. More micro-batches, or an interleaved schedule with several chunks per stage, make the rest smaller as well.
 
     ## How to verify
-    Compute by rank, in the temporal breakdown, differs less, and exposed communication goes down.
+    Compute by rank differs less; exposed communication goes down.
     """
 
     code, title, family, section = "N16", "Pipeline stages wait", Family.COMMUNICATION, "temporal_breakdown"
@@ -110,7 +110,6 @@ class PipelineBubble(Rule[BubbleEvidence]):
             + "Compare the compute of all stages, with embedding and loss; use more micro-batches, or several chunks "
             "per stage (an interleaved schedule).",
             assumption="What is waited for beyond the schedule's own bubble goes away when stages are even.",
-            verify="Compute by rank differs less; exposed communication goes down.",
             snippet="schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
             ranks=ranks if len(ranks) < job.num_ranks else (),
         )
@@ -191,7 +190,6 @@ class LateSends(Rule[DirectEvidence]):
             "stages), or other sends first. Post receives early, and compute meanwhile.",
             assumption="Who sends begins as soon as the other is ready. Of a pipeline, a part of the waiting is its "
             "schedule's own.",
-            verify="Compute waits less for what is sent.",
             snippet="for work in dist.batch_isend_irecv(operations):\n    ...  # Compute meanwhile.\n    work.wait()",
             ranks=ranks if len(ranks) < job.num_ranks else (),
             spans=_spans(waits),

@@ -45,11 +45,11 @@ class FallingBandwidth(Rule[Evidence]):
     compute waits for communication and N7 does not speak of it.
 
     ## What to do
-    Unset `NCCL_PROTO` and `NCCL_ALGO`, and tuner plug-ins and their files; then NCCL chooses by size. Where they are
-    not set, look at what else the links carry meanwhile, and at `NCCL_BUFFSIZE` and `NCCL_MAX_NCHANNELS`.
+    Let NCCL choose: unset `NCCL_PROTO` and `NCCL_ALGO`, and leave out tuner plug-ins and their files. `NCCL_DEBUG=INFO`
+    with `NCCL_DEBUG_SUBSYS=TUNING` shows what it chooses for each size.
 
     ## How to verify
-    In *Collectives* the bandwidth grows with the size of messages.
+    The bandwidth grows with the size of messages in *Collectives*.
     """
 
     code, title, family, section = (
@@ -96,11 +96,8 @@ class FallingBandwidth(Rule[Evidence]):
             f"{what} moves {text(row['bytes'], Unit.BYTES)} at {row['share']:.0%} of the bandwidth of smaller messages",
             evidence=f"{'; '.join(_words(each, job) for each in slow.head(_SHOWN).to_dict('records'))} (medians, "
             "without waiting).",
-            advice="Let NCCL choose: unset `NCCL_PROTO` and `NCCL_ALGO`, and leave out tuner plug-ins and their files. "
-            "`NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=TUNING` shows what it chooses for each size.",
             assumption="Larger messages reach the bandwidth of the smaller ones; nothing else held up their links or "
             "took their processors.",
-            verify="The bandwidth grows with the size of messages in *Collectives*.",
             snippet="unset NCCL_PROTO NCCL_ALGO NCCL_TUNER_PLUGIN",
             ranks=tuple(ranks) if len(ranks) < job.num_ranks else (),
             spans=(),

@@ -45,7 +45,7 @@ class Straggler(Rule[Evidence]):
     Where its own time differs from that of the others, N5 says how. Else look at its host and network card.
 
     ## How to verify
-    The rank holds up the others for less of its step time.
+    *Holds up* under *Stragglers* goes down.
     """
 
     code, title, family, section = "N4", "One rank is late", Family.COMMUNICATION, "stragglers"
@@ -84,7 +84,6 @@ class Straggler(Rule[Evidence]):
             else _UNEXPLAINED,
             assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
             "nothing, and is not counted.",
-            verify="*Holds up* under *Stragglers* goes down.",
             ranks=tuple(sorted(skew.stragglers)),
             spans=_spans(skew, job),
         )
@@ -158,7 +157,7 @@ class StragglerCause(Rule[Evidence]):
     Input: its loader and disk. Host: what else runs on its cores.
 
     ## How to verify
-    What differs is as on the other ranks, and N4 is gone.
+    What differs there is as on the other ranks.
     """
 
     code, title, family, section = "N5", "Why a rank is late", Family.COMMUNICATION, "stragglers"
@@ -192,7 +191,6 @@ class StragglerCause(Rule[Evidence]):
             severity=severity_of(share),
             evidence=" ".join(evidence),
             advice=_advice(cause),
-            verify="What differs there is as on the other ranks.",
             ranks=tuple(sorted(causes)),
             spans=(),
         )

@@ -47,11 +47,11 @@ class SerialisedCollective(Rule[SerialisedCollectiveEvidence]):
     Their exposed time, but in each step no more than the compute that runs without communication.
 
     ## What to do
-    `async_op=True` and `work.wait()` only where the result is needed: PyTorch from 2.8 on runs blocking collectives on
-    the current stream. What needs the result at once cannot overlap.
+    Issue them with `async_op=True` and wait where the result is needed. What needs the result at once cannot overlap:
+    split the batch in two, and compute one half meanwhile.
 
     ## How to verify
-    The collectives run on a stream of their own, and more of them is hidden.
+    *Of communication hidden* goes up.
     """
 
     code, title, family, section = "N14", "Collectives on the compute stream", Family.COMMUNICATION, "comm_overlap"
@@ -89,10 +89,7 @@ class SerialisedCollective(Rule[SerialisedCollectiveEvidence]):
             f"Collectives hold up compute on its own stream for {job.max_saving} {job.per_step}",
             evidence=f"{counted(worst.calls, 'collective')} {job.per_step} on stream {worst.stream}, which also computes; "
             f"mostly {worst.what}.",
-            advice="Issue them with `async_op=True` and wait where the result is needed. What needs the result at once "
-            "cannot overlap: split the batch in two, and compute one half meanwhile.",
             assumption="Other compute of the step can run meanwhile.",
-            verify="*Of communication hidden* goes up.",
             snippet="work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()",
         )
 
@@ -119,12 +116,10 @@ class LateGather(Rule[LateGatherEvidence]):
     Their exposed time, but for each no more than the compute before it, since the gather before.
 
     ## What to do
-    Prefetch: `set_modules_to_forward_prefetch` and `..._backward_prefetch` (FSDP2); `forward_prefetch=True`,
-    `backward_prefetch=BackwardPrefetch.BACKWARD_PRE`, `limit_all_gathers=True` (FSDP1). It needs the memory of one more
-    unit.
+    Prefetch the next unit's parameters. It takes the memory of one more unit.
 
     ## How to verify
-    All-gathers run while the unit before computes.
+    *Of communication hidden* goes up.
     """
 
     code, title, family, section = "N13", "Parameters are gathered late", Family.COMMUNICATION, "comm_overlap"
@@ -179,9 +174,7 @@ class LateGather(Rule[LateGatherEvidence]):
             f"Compute waits {job.max_saving} {job.per_step} for parameters that are gathered late",
             evidence=f"{worst.late:,.3g} of {worst.calls:,.3g} all-gathers {job.per_step} ({worst.what}) start when compute "
             "has stopped, and it goes on when they end.",
-            advice="Prefetch the next unit's parameters. It takes the memory of one more unit.",
             assumption="Each is hidden under the compute of the unit before.",
-            verify="*Of communication hidden* goes up.",
             snippet="for block, following in zip(blocks, blocks[1:]):\n"
             "    block.set_modules_to_forward_prefetch([following])",
         )

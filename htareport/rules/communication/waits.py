@@ -95,7 +95,6 @@ class SkewDominates(Rule[Evidence]):
                 "`model.no_sync()`."
             ),
             assumption="All ranks arrive together; each wait counts with no more than the mean of those who wait.",
-            verify="*Waiting* in the section *Collectives* goes down.",
             snippet=""
             if job.infers
             else "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",
@@ -156,7 +155,7 @@ class UnevenCompute(Rule[Evidence]):
     Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, experts per rank.
 
     ## How to verify
-    Compute time by rank, in the temporal breakdown, differs less.
+    Compute time by rank differs less.
     """
 
     code, title, family, section = "N6", "Ranks compute unequal amounts", Family.COMMUNICATION, "temporal_breakdown"
@@ -193,10 +192,7 @@ class UnevenCompute(Rule[Evidence]):
             evidence=f"That is {job.percent((times[most] - times[least]) / mean)} of the mean, {job.time(mean)}. "
             f"Rank {least} runs {counted(kernels[least], 'kernel')} {job.per_step}, rank {most} {kernels[most]:,.0f}; "
             "ranks with less wait for those with more in collectives.",
-            advice="Balance the work: batches of equal token counts, sequence packing, layers per pipeline stage, "
-            "experts per rank.",
             assumption=f"Every rank computes for the mean; waits are part of {job.window}.",
-            verify="Compute time by rank differs less.",
             spans=(),
         )
 

@@ -78,7 +78,7 @@ class UnfusedAttention(Rule[AttentionEvidence]):
     but falls back to plain operators, `torch.nn.attention.sdpa_kernel` around it makes PyTorch say why.
 
     ## How to verify
-    No `aten::_softmax` between matrix products, but `aten::_scaled_dot_product_flash_attention` or the like.
+    `aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.
     """
 
     code, title, family, section = "C6", "Attention is not fused", Family.COMPUTE, "compute_efficiency"
@@ -133,7 +133,6 @@ class UnfusedAttention(Rule[AttentionEvidence]):
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
             + held_up(job),
-            verify="`aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.",
             snippet="out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         )
 

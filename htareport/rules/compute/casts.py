@@ -104,7 +104,6 @@ class Casts(Rule[CastEvidence]):
             evidence=f"{counted(worst.calls, 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             advice=_WITHIN if main and not main.startswith("autograd::") else _ALONE,
             assumption="70 % of them go, or run within the work before or behind them." + held_up(job),
-            verify="`aten::copy_` takes less time in *Kernels by operator*.",
             snippet="model = model.to(torch.bfloat16)  # Instead of converting float32 weights in each step"
             if main
             else "x = x.to(torch.bfloat16)  # Once, where it is made",

@@ -106,7 +106,6 @@ class Moves(Rule[MovesEvidence]):
             f"device computes or copies: {by}.",
             advice=f"{advice[:1].upper()}{advice[1:]}.",
             assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(job),
-            verify="These operators take less time in *Kernels by operator*.",
             snippet="cache[:, length : length + new.shape[1]] = new  # Instead of torch.cat((cache, new), 1)"
             if any("cat" in name for name, _ in worst.operators)
             else "",

@@ -53,10 +53,10 @@ class Dominates(Rule[DominatesEvidence]):
     Nothing is claimed: what can be done about it, other findings say. It is the place to begin.
 
     ## What to do
-    Replay it alone, with the shapes and types of the trace, and try other libraries, layouts and sizes there.
+    Begin here: replay it alone with these shapes and types; try other sizes, layouts and libraries.
 
     ## How to verify
-    Its share of compute goes down in *Kernels by operator*.
+    Its share goes down in *Kernels by operator*.
     """
 
     code, title, family, section = "C23", "One operator dominates", Family.COMPUTE, "operator_kernels"
@@ -101,8 +101,6 @@ class Dominates(Rule[DominatesEvidence]):
             f"`{worst.name}` on {worst.shapes} is {job.percent(worst.share)} of all compute",
             severity=Severity.LOW,
             evidence=f"{counted(worst.calls, 'call takes', 'calls take')} {job.time(worst.time)} {job.per_step}.",
-            advice="Begin here: replay it alone with these shapes and types; try other sizes, layouts and libraries.",
-            verify="Its share goes down in *Kernels by operator*.",
             snippet=worst.snippet,
         )
 

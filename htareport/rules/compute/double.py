@@ -47,8 +47,8 @@ class Float64(Rule[Float64Evidence]):
     is less than an eighth of that in float32. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Find where it comes from: `np.array` and `torch.from_numpy` are float64 unless told otherwise, and so are losses and
-    metrics of libraries. Convert at the source.
+    Find the tensor that is float64 (NumPy arrays are, unless told otherwise) and make it float32 where it comes from:
+    `torch.from_numpy(array).float()`, `np.float32`.
 
     ## How to verify
     No operator has `double` among its inputs.
@@ -84,11 +84,8 @@ class Float64(Rule[Float64Evidence]):
             job,
             f"Work in float64 takes {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of compute",
             evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
-            advice="Find the tensor that is float64 (NumPy arrays are, unless told otherwise) and make it float32 "
-            "where it comes from: `torch.from_numpy(array).float()`, `np.float32`.",
             assumption="Half of the bytes go; matrix products gain more where the device has little float64."
             + held_up(job),
-            verify="No operator has `double` among its inputs.",
             snippet="x = torch.from_numpy(array).to(torch.float32)",
         )
 

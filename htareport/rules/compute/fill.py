@@ -42,8 +42,8 @@ class TooFewBlocks(Rule[FillEvidence]):
     that, what no other work covers and the host's launches allow.
 
     ## What to do
-    More work per kernel: larger batches, several small operators at once (`torch.bmm`, grouped products,
-    `torch.compile`), split sums (split-K). Or other work beside them, on a second stream.
+    Give them more work: larger batches, small operators together (`torch.bmm`, `torch.compile`), or other work beside
+    them on a second stream.
 
     ## How to verify
     Their grids are larger, or they are gone.
@@ -76,9 +76,6 @@ class TooFewBlocks(Rule[FillEvidence]):
             f"Kernels on {job.percent(worst.filled_share)} of the GPU's processors cost up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is kernels with fewer blocks than the {worst.processors} "
             f"processors: {listed(job)} per step.",
-            advice="Give them more work: larger batches, small operators together (`torch.bmm`, `torch.compile`), or "
-            "other work beside them on a second stream.",
             low_ns=0,
             assumption="Half of the processors without work can be used; the lower estimate is none." + held_up(job),
-            verify="Their grids are larger, or they are gone.",
         )

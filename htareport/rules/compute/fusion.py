@@ -75,10 +75,10 @@ class ElementwiseChains(Rule[ChainEvidence]):
     Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    `torch.compile` fuses them, for the whole model or for the function that holds the chain.
+    `torch.compile` fuses them: the model, or just the function that holds the chain.
 
     ## How to verify
-    Their kernels are gone; `triton_…` ones with the time of one of them have come.
+    Their kernels are gone, and `triton_…` ones take less.
     """
 
     code, title, family, section = "C7", "Chains of elementwise kernels", Family.COMPUTE, "kernel_sequences"
@@ -125,10 +125,8 @@ class ElementwiseChains(Rule[ChainEvidence]):
             f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step}",
             evidence=f"{worst.count:,.4g} chains take {job.time(worst.time_ns)} {job.per_step}; most of it "
             f"({worst.main.calls:,.4g} of them, {job.time(worst.main.time_ns)}) {chain} on {worst.main.shapes}.",
-            advice="`torch.compile` fuses them: the model, or just the function that holds the chain.",
             assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the memory bandwidth."
             + held_up(job),
-            verify="Their kernels are gone, and `triton_…` ones take less.",
             snippet="activation = torch.compile(activation)",
         )
 

@@ -54,7 +54,7 @@ class IndexingBackward(Rule[IndexingEvidence]):
     the positions are known.
 
     ## How to verify
-    The operators take less time in *Kernels by operator*, and kernels that sort are gone.
+    The operators take less time in *Kernels by operator*.
     """
 
     code, title, family, section = "C20", "Gradients of indexing", Family.COMPUTE, "operator_kernels"
@@ -89,7 +89,6 @@ class IndexingBackward(Rule[IndexingEvidence]):
             "sorting, or by slices and masks where the positions are known.",
             assumption="Without sorting and gradients of full size it takes 40 %; the lower estimate is nothing."
             + held_up(job),
-            verify="The operators take less time in *Kernels by operator*.",
             snippet="table = torch.nn.EmbeddingBag(rows, size, sparse=True)\n"
             "optimizer = torch.optim.SparseAdam(list(table.parameters()))"
             if embeds

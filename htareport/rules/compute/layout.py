@@ -77,7 +77,6 @@ class LayoutConversions(Rule[LayoutEvidence]):
             evidence=f"They are {job.percent(worst.compute_share)} of compute: {listed(job)} per step.",
             advice=f"Keep the model and its images in `channels_last` from end to end.{more}",
             assumption="No operator between the convolutions changes the order back." + held_up(job),
-            verify="These kernels are gone from *Kernels by total time*.",
             snippet="model = model.to(memory_format=torch.channels_last)\n"
             "images = images.to(memory_format=torch.channels_last)",
         )

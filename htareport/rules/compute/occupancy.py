@@ -124,8 +124,8 @@ class LowOccupancy(Rule[OccupancyEvidence]):
     launches allow.
 
     ## What to do
-    C12 says what the limit is, where the kernel is the user's own. Otherwise another operator, or `torch.compile`,
-    which makes kernels of its own.
+    Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let `torch.compile` make
+    another kernel.
 
     ## How to verify
     `est. achieved occupancy %` of these kernels rises in the trace, and they take less time.
@@ -168,11 +168,8 @@ class LowOccupancy(Rule[OccupancyEvidence]):
             f"{job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is kernels with an occupancy below "
             f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step}.",
-            advice="Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let "
-            "`torch.compile` make another kernel.",
             low_ns=0,
             assumption="With more warps they take a fifth less; the lower estimate is nothing." + held_up(job),
-            verify="`est. achieved occupancy %` of these kernels rises in the trace, and they take less time.",
         )
 
 
@@ -207,7 +204,7 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
     In Triton a smaller tile, more `num_warps`, fewer `num_stages`, or `maxnreg`; in CUDA `__launch_bounds__`.
 
     ## How to verify
-    More blocks fit, and the kernel takes less time. If it takes more (spilled registers), undo it.
+    More blocks fit, and the kernel takes less time.
     """
 
     code, title, family, section = "C12", "What limits the occupancy of kernels", Family.COMPUTE, "kernel_breakdown"
@@ -266,7 +263,6 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
             evidence=f"On rank {rank}, {job.percent(worst.share)} of compute is such kernels. The limit is {why}; "
             f"{worst.warps} warps are {job.percent(worst.room)} of what a processor holds.",
             advice=_REMEDY[limiter] + " Where registers spill, it gets slower: measure.",
-            verify="More blocks fit, and the kernel takes less time.",
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',
         )
 

@@ -54,7 +54,7 @@ class NoTensorCores(Rule[TensorCoreEvidence]):
     16-bit types without tensor cores: channels and sizes that are multiples of 8, `channels_last`.
 
     ## How to verify
-    Kernels are named `s16816`, `s884`, `tensorop`, `mfma` or the like.
+    Kernel names say `s16816`, `s884`, `tensorop`, `mfma` or the like.
     """
 
     code, title, family, section = "C2", "Tensor cores are not used", Family.COMPUTE, "kernel_breakdown"
@@ -102,7 +102,6 @@ class NoTensorCores(Rule[TensorCoreEvidence]):
             advice=advice,
             assumption="In 16 bits they reach 60 % of the peak or 80 % of the bandwidth; without recorded shapes, they "
             "take half." + held_up(job),
-            verify="Kernel names say `s16816`, `s884`, `tensorop`, `mfma` or the like.",
             snippet=""
             if worst.is_half
             else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    {_RUN[job.infers]}',
@@ -176,6 +175,5 @@ class NoTf32(Rule[Tf32Evidence]):
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption=f"They take {job.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
             "the bandwidth leave." + held_up(job),
-            verify="Kernel names say `tf32` or `s1688`.",
             snippet='torch.set_float32_matmul_precision("high")',
         )

@@ -127,11 +127,11 @@ class BelowRoof(_BelowRoof[RoofEvidence]):
     what no other work covers and the host's launches allow.
 
     ## What to do
-    `torch.compile(mode="max-autotune")`; sizes that are multiples of 64 or 128; another layout of the operands; on AMD
-    `PYTORCH_TUNABLEOP_ENABLED=1`.
+    Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD
+    `PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.
 
     ## How to verify
-    Their share of the roof in *Compute efficiency* rises.
+    The share of the roof of these shapes in *Compute efficiency* rises.
     """
 
     code, title, is_general = "C1", "Matrix products far below the roof", True
@@ -165,11 +165,8 @@ class BelowRoof(_BelowRoof[RoofEvidence]):
             f"Matrix products reach {job.percent(worst.roof_share)} of what the device can do, for up to "
             f"{job.max_saving} {job.per_step}",
             evidence=_listed(job),
-            advice='Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD '
-            "`PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.",
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
-            verify="The share of the roof of these shapes in *Compute efficiency* rises.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 
@@ -192,7 +189,7 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
     and head size.
 
     ## How to verify
-    The kernels' names say `align8`, or are of another kind.
+    The names of their kernels say `align8`, or nothing of alignment.
     """
 
     code, title, goal = "C4", "Misaligned matrix products", _ALIGNED
@@ -229,7 +226,6 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
             "behind, the padding changes no result.",
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(job),
-            verify="The names of their kernels say `align8`, or nothing of alignment.",
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
         )
 
@@ -249,7 +245,8 @@ class OldKernels(_BelowRoof[RoofEvidence]):
     and the host's launches allow.
 
     ## What to do
-    The library falls back for a reason: type, layout, or a build for older devices. Fix that, or take a newer PyTorch.
+    The library falls back to them: look at types and layouts of the operands first; then at the build
+    (`torch.cuda.get_arch_list()`) and a newer PyTorch.
 
     ## How to verify
     Kernels are named `sm90`, `sm100` or `nvjet`.
@@ -279,9 +276,6 @@ class OldKernels(_BelowRoof[RoofEvidence]):
             job,
             f"Kernels for older devices run for up to {job.max_saving} {job.per_step} longer than needed",
             evidence=_listed(job),
-            advice="The library falls back to them: look at types and layouts of the operands first; then at the build "
-            "(`torch.cuda.get_arch_list()`) and a newer PyTorch.",
             low_ns=round(job.max_saving_ns * job.worst.low_share),
             assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
-            verify="Kernels are named `sm90`, `sm100` or `nvjet`.",
         )

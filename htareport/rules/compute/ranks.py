@@ -54,10 +54,11 @@ class SlowRank(Rule[SlowRankEvidence]):
     What its compute takes longer by that factor, if the others wait for it; it is told, but not counted.
 
     ## What to do
-    Look at the hardware of that rank: clocks, power cap, temperature, ECC errors, other processes, MIG.
+    That is the hardware, not the program: look at clocks, power cap, temperature and ECC errors (`nvidia-smi -q -d
+    CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and at other processes on that GPU.
 
     ## How to verify
-    The ratio is gone with the rank on another device.
+    With the rank on another device the difference is gone.
     """
 
     code, title, family, section = "C24", "One rank's device is slower", Family.COMPUTE, "kernel_distribution"
@@ -108,10 +109,7 @@ class SlowRank(Rule[SlowRankEvidence]):
             spans=(),
             evidence=f"{most.shared} kernels of equal work take longer by the same factor (quartiles {most.spread:.3f} "
             f"apart), {job.time(extra)} of its compute {job.per_step}.{others}",
-            advice="That is the hardware, not the program: look at clocks, power cap, temperature and ECC errors "
-            "(`nvidia-smi -q -d CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and at other processes on that GPU.",
             assumption="The others wait for it; then the step is shorter by as much.",
-            verify="With the rank on another device the difference is gone.",
         )
 
     def _slow(self, rank: int, mine: Mapping[str, float], every: Mapping[str, Sequence[float]]) -> _Slow | None:

@@ -72,11 +72,10 @@ class Recomputed(Rule[RecomputeEvidence]):
     no other work covers and the host's launches allow.
 
     ## What to do
-    Checkpoint fewer blocks, or the cheap operators only (`create_selective_checkpoint_contexts`): as many as memory
-    needs.
+    Checkpoint fewer blocks, or only operators that are cheap to compute again: as many as memory needs.
 
     ## How to verify
-    Less time in the backward pass, and *Peak allocated* in *Memory over time* is nearer to the device's memory.
+    Less time in the backward pass; *Peak allocated* in *Memory over time* is higher.
     """
 
     code, title, family, section = "C21", "Activations are computed again", Family.COMPUTE, "operator_kernels"
@@ -152,10 +151,7 @@ class Recomputed(Rule[RecomputeEvidence]):
             f"Computing activations again takes up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the backward "
             f"pass (activation checkpointing): {listed} {job.per_step}. {memory}",
-            advice="Checkpoint fewer blocks, or only operators that are cheap to compute again: as many as memory "
-            "needs.",
             assumption=assumption + held_up(job),
-            verify="Less time in the backward pass; *Peak allocated* in *Memory over time* is higher.",
             confidence="low" if memory_left.left_bytes is None else "medium",
             snippet=_SELECTIVE,
             low_share=0.0 if memory_left.left_bytes is None else self.low_share,

@@ -49,8 +49,8 @@ class UnstableKernels(Rule[UnstableKernelsEvidence]):
     That excess. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Work that depends on the data (sparse or variable lengths): sort or pack it. Otherwise look at clocks, power and
-    thermal limits (`nvidia-smi -q -d PERFORMANCE`), and at other processes on the GPU.
+    Where the work depends on the data, sort or pack it. Otherwise look at clocks, power and thermal limits (`nvidia-smi
+    -q -d PERFORMANCE`, `amd-smi metric`) and at other processes on the GPU.
 
     ## How to verify
     The standard deviation of these kernels in *Kernels by total time* goes down.
@@ -111,10 +111,7 @@ class UnstableKernels(Rule[UnstableKernelsEvidence]):
             job,
             f"Kernels take unequal times for equal work: up to {job.max_saving} {job.per_step} above their best",
             evidence=f"Above the best quarter of the same place in each step: {_listed(job)} per step.",
-            advice="Where the work depends on the data, sort or pack it. Otherwise look at clocks, power and thermal "
-            "limits (`nvidia-smi -q -d PERFORMANCE`, `amd-smi metric`) and at other processes on the GPU.",
             assumption="Each call takes what the best quarter takes at its place of the step." + held_up(job),
-            verify="The standard deviation of these kernels in *Kernels by total time* goes down.",
         )
 
 
@@ -152,8 +149,8 @@ class SlowedByCommunication(Rule[SlowedByCommunicationEvidence]):
     host's launches allow.
 
     ## What to do
-    Let collectives take fewer processors: `NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`, or copy engines; move them over
-    work that is bound by arithmetic.
+    Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`), or move them over work that is
+    bound by arithmetic rather than memory. Keep it only if the step gets shorter.
 
     ## How to verify
     The step is shorter, and exposed communication not longer.
@@ -208,12 +205,9 @@ class SlowedByCommunication(Rule[SlowedByCommunicationEvidence]):
             evidence=f"The same kernels take {worst.ratio:.2f} times as long beside collectives: {_listed(job)} more "
             f"per step. In return, overlap hides {job.time(worst.hidden)} of communication per step"
             f"{', which is more than it costs' if worst.hidden > job.max_saving_ns else ''}.",
-            advice="Let collectives take fewer processors (`NCCL_MAX_CTAS`, on AMD `NCCL_MAX_NCHANNELS`), or move them "
-            "over work that is bound by arithmetic rather than memory. Keep it only if the step gets shorter.",
             low_ns=0,
             assumption="Collectives stay hidden while taking nothing of the device; the lower estimate is that they "
             "cannot." + held_up(job),
-            verify="The step is shorter, and exposed communication not longer.",
             snippet="NCCL_MAX_CTAS=8 torchrun main.py",
         )
 

@@ -116,5 +116,4 @@ class LowUtilisation(Rule[LowUtilisationEvidence]):
             evidence=f"On rank {rank}, of {job.window}: {told}. Operations are known of {job.percent(worst.known)} of "
             "the compute kernels' time.",
             advice=_ADVICE[largest[0][0]],
-            verify="*MFU* in *Compute efficiency* rises.",
         )

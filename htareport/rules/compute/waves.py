@@ -80,7 +80,7 @@ class WaveTail(Rule[WaveTailEvidence]):
     (`torch.compile(mode="max-autotune")`).
 
     ## How to verify
-    The grid is as small as the evidence names, and the kernel takes a wave less.
+    The kernel's grid is below the boundary, and it takes a wave less.
     """
 
     code, title, family, section = "C10", "A last wave that is nearly empty", Family.COMPUTE, "kernel_breakdown"
@@ -139,7 +139,6 @@ class WaveTail(Rule[WaveTailEvidence]):
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
             "processors without any block count." + held_up(job),
-            verify="The kernel's grid is below the boundary, and it takes a wave less.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 

@@ -87,10 +87,10 @@ class PageableCopies(Rule[PageableCopiesEvidence]):
     link's.
 
     ## What to do
-    `DataLoader(pin_memory=True)` and `.to(device, non_blocking=True)`.
+    Let the loader pin its batches, and copy without waiting.
 
     ## How to verify
-    The copies are called *Pinned*, and take less time.
+    The copies are called *Pinned* and take less time.
     """
 
     code, title, family, section = "H16", "Copies to the device from pageable memory", Family.HOST, _SECTION
@@ -133,9 +133,7 @@ class PageableCopies(Rule[PageableCopiesEvidence]):
             f"The GPU waits for copies from pageable memory: {size} {job.per_step} at {rate}",
             evidence=f"{counted(worst.number / worst.windows, 'copy', 'copies')} {job.per_step}, of which pageable memory costs "
             f"{job.max_saving}.",
-            advice="Let the loader pin its batches, and copy without waiting.",
             assumption=f"Pinned memory is copied at {better}, {source}.",
-            verify="The copies are called *Pinned* and take less time.",
             snippet="loader = DataLoader(dataset, pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
         )
 
@@ -173,7 +171,8 @@ class ExposedCopies(Rule[ExposedCopiesEvidence]):
     That time.
 
     ## What to do
-    Copy the next batch on a stream of its own while the device works on this one.
+    Copy the next batch on a stream of its own, from pinned memory and with `non_blocking=True`, while the device works
+    on this one.
 
     ## How to verify
     *Exposed copies* go down.
@@ -206,10 +205,7 @@ class ExposedCopies(Rule[ExposedCopiesEvidence]):
             job,
             f"The GPU does nothing but copy its input for {job.max_saving} {job.per_step}",
             evidence=f"{worst.number / worst.windows:,.3g} copies move {size} to the device {job.per_step} at {rate}.",
-            advice="Copy the next batch on a stream of its own, from pinned memory and with `non_blocking=True`, while "
-            "the device works on this one.",
             assumption="All of it is hidden behind the device's work.",
-            verify="*Exposed copies* go down.",
             snippet="with torch.cuda.stream(copy_stream):\n    next_batch = next(batches).to(device, "
             "non_blocking=True)\n...  # Work on this batch.\ntorch.cuda.current_stream().wait_stream(copy_stream)",
         )
@@ -237,7 +233,8 @@ class TinyCopies(Rule[TinyCopiesEvidence]):
     That time, but for one copy per step.
 
     ## What to do
-    Put small values into one tensor and copy it once; create constants on the device; `torch._foreach_copy_`.
+    Put small values into one tensor and copy it once; create constants on the device; copy lists of tensors with
+    `torch._foreach_copy_`.
 
     ## How to verify
     Fewer copies per step.
@@ -281,9 +278,6 @@ class TinyCopies(Rule[TinyCopiesEvidence]):
             f"Tiny copies take {job.max_saving} {job.per_step}: {worst.number / worst.windows:,.0f} of {size} each",
             evidence=f"{kinds} {job.per_step}, each of less than {self.size:g} KB; their own time and the idle time "
             "before them count.",
-            advice="Put small values into one tensor and copy it once; create constants on the device; copy lists of "
-            "tensors with `torch._foreach_copy_`.",
             assumption="One copy takes the place of all.",
-            verify="Fewer copies per step.",
             snippet="values = torch.tensor([a, b, c], pin_memory=True).to(device, non_blocking=True)",
         )

@@ -59,11 +59,11 @@ class SlowCpu(Rule[CpuEvidence]):
     Of the idle time in which the rank runs operators, the part by which these take longer than in the median.
 
     ## What to do
-    Give each rank cores of its own near its device, and no more threads than these: `OMP_NUM_THREADS`, `numactl`, data
-    loader workers times ranks no more than cores. Look for other processes on these cores.
+    Bind each rank to cores of its own near its device, with no more threads than these (`OMP_NUM_THREADS`, `numactl`);
+    loader workers times ranks no more than cores. Look for other processes on its cores, and for a lower clock.
 
     ## How to verify
-    Its operators take as long as those of the others.
+    Self times of operators are the same on all ranks.
     """
 
     code, title, family, section = "H25", "One rank's operators take more of the CPU", Family.HOST, "operators"
@@ -145,12 +145,8 @@ class SlowCpu(Rule[CpuEvidence]):
             evidence=f"{first.number} operators that the {first.ranks} ranks call equally often take "
             f"{job.time(first.time_ns / windows)} {job.per_step} of the CPU themselves, {job.time(first.usual_ns / windows)} in "
             f"the median of these ranks: {names}.{also}{waited}",
-            advice="Bind each rank to cores of its own near its device, with no more threads than these "
-            "(`OMP_NUM_THREADS`, `numactl`); loader workers times ranks no more than cores. Look for other processes "
-            "on its cores, and for a lower clock.",
             assumption="Its operators take as long as in the median of its host; only what of the excess is idle time "
             "counts.",
-            verify="Self times of operators are the same on all ranks.",
             snippet="OMP_NUM_THREADS=8 torchrun --nproc-per-node=8 main.py  # Cores of the host / ranks.\n"
             "numactl --cpunodebind=0 --membind=0 …  # The socket of the rank's device: nvidia-smi topo -m",
             ranks=tuple(sorted(slow)),

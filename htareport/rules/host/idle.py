@@ -53,7 +53,7 @@ class HostBound(Rule[HostBoundEvidence]):
     nothing is recorded is Python: profile it with `with_stack=True` or py-spy.
 
     ## How to verify
-    GPU idle, and in it the share of host wait, go down; the step gets shorter.
+    `idle_pct` and `host_wait_pct` go down in `htareport diff`.
     """
 
     code, title, family, section = "H1", "The host launches too late", Family.HOST, IDLE
@@ -100,7 +100,6 @@ class HostBound(Rule[HostBoundEvidence]):
             f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step}.{where}",
             advice=" ".join([f"Let the host launch more at once: {more}.", *python]),
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
-            verify="`idle_pct` and `host_wait_pct` go down in `htareport diff`.",
             snippet="" if worst.graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         )
 
@@ -129,7 +128,7 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
     the device, or in a thread.
 
     ## How to verify
-    The idle time around the borders of steps is gone.
+    The gaps at the borders of steps are gone from the timeline.
     """
 
     code, title, family, section = "H21", "The device is idle between steps", Family.HOST, IDLE
@@ -163,7 +162,6 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
             else "Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the "
             "device until they are printed.",
             assumption="A step begins 1 ms behind the last one's end.",
-            verify="The gaps at the borders of steps are gone from the timeline.",
             snippet="" if job.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
         )
 
@@ -199,11 +197,11 @@ class WorkQueued(Rule[WorkQueuedEvidence]):
     Those gaps, if what they wait for can go; nothing otherwise, which is the lower estimate.
 
     ## What to do
-    Find what the work waits for: an event of another stream, a copy, another rank, another process on the same device,
-    or work that the trace lacks. `_ExperimentalConfig(enable_cuda_sync_events=True)` records waits between streams.
+    Find what that work waits for: an event of another stream, a copy, another rank, another process on the device.
+    Record waits between streams; where there are none, the trace may lack work.
 
     ## How to verify
-    *Wait on the device* is gone from the idle time by what the host did.
+    *Wait on the device* is gone from *Idle time by what the host did*.
     """
 
     code, title, family, section = "H26", "The device is idle although work is queued", Family.HOST, IDLE
@@ -228,10 +226,7 @@ class WorkQueued(Rule[WorkQueuedEvidence]):
             severity=least_of(severity_of(job.saving_share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
             f"it up: {listed(worst.busy_names, job, worst.windows)} {job.per_step}.",
-            advice="Find what that work waits for: an event of another stream, a copy, another rank, another process "
-            "on the device. Record waits between streams; where there are none, the trace may lack work.",
             assumption="What it waits for can go; the lower estimate is that it cannot.",
-            verify="*Wait on the device* is gone from *Idle time by what the host did*.",
             snippet="experimental_config=torch.profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
         )
 

@@ -51,7 +51,7 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
     optimizers; larger batches.
 
     ## How to verify
-    Fewer launches per step, and the idle time of operators and launch calls goes down.
+    Fewer launches per step; idle time of operators and launch calls goes down.
     """
 
     code, title, family, section = "H2", "Small kernels are launched one by one", Family.HOST, _SECTION
@@ -112,7 +112,6 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
             assumption="One launch starts them all; 10 µs per step are kept."
             if worst.proven
             else "One launch starts them all; each keeps 1 µs.",
-            verify="Fewer launches per step; idle time of operators and launch calls goes down.",
             snippet=_GRAPHED,
             confidence="high" if worst.proven else "medium",
         )
@@ -140,8 +139,8 @@ class GraphCandidate(Rule[GraphCandidateEvidence]):
     10 µs per step.
 
     ## What to do
-    `torch.compile(mode="reduce-overhead")`, `torch.cuda.make_graphed_callables`, or `torch.cuda.graph` by hand. Shapes
-    must stay what they are; inputs are copied into fixed buffers.
+    Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied into fixed
+    buffers.
 
     ## How to verify
     A few graph launches per step instead of one launch per kernel.
@@ -168,10 +167,7 @@ class GraphCandidate(Rule[GraphCandidateEvidence]):
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for launches that a CUDA graph could replay",
             evidence=job.worst.graph,
-            advice="Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied "
-            "into fixed buffers.",
             assumption="One replay takes 10 µs of the host.",
-            verify="A few graph launches per step instead of one launch per kernel.",
             snippet=_GRAPHED,
         )
 

@@ -52,7 +52,7 @@ class DriverAllocations(Rule[DriverAllocationsEvidence]):
     of a run such calls are normal: record later ones.
 
     ## How to verify
-    No `cudaMalloc` after the first steps.
+    No `cudaMalloc` or `cudaFree` within the steps.
     """
 
     code, title, family, section = "H9", "The allocator goes to the driver", Family.HOST, IDLE
@@ -88,7 +88,6 @@ class DriverAllocations(Rule[DriverAllocationsEvidence]):
             if worst.start_ns
             else often,
             assumption="The cache serves every allocation after the first steps.",
-            verify="No `cudaMalloc` or `cudaFree` within the steps.",
             snippet="PYTORCH_ALLOC_CONF=expandable_segments:True python main.py",
         )
 
@@ -117,7 +116,8 @@ class EmptyCache(Rule[EmptyCacheEvidence]):
     The idle time of all calls that free and allocate.
 
     ## What to do
-    Remove `torch.cuda.empty_cache()` from the loop.
+    Remove `torch.cuda.empty_cache()` from the loop: the cache is there to be used again, and emptying it makes no room
+    for PyTorch itself.
 
     ## How to verify
     No `cudaFree` and `cudaMalloc` within the steps.
@@ -152,10 +152,7 @@ class EmptyCache(Rule[EmptyCacheEvidence]):
             f"The cache is emptied in the loop: {job.max_saving} {job.per_step} to free and allocate again",
             evidence=f"In {worst.steps} of {worst.num_steps} steps memory is given back outside of operators "
             f"({times(worst.calls, worst.windows)} per step). Idle time is filled by {listed(worst.names, job, worst.windows)}.",
-            advice="Remove `torch.cuda.empty_cache()` from the loop: the cache is there to be used again, and emptying "
-            "it makes no room for PyTorch itself.",
             assumption="The cache serves every allocation after the first steps.",
-            verify="No `cudaFree` and `cudaMalloc` within the steps.",
             snippet="# torch.cuda.empty_cache()",
         )
 

@@ -58,7 +58,8 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
     The idle time while `Optimizer.step` runs.
 
     ## What to do
-    `fused=True`, where the optimizer has it, or `foreach=True`; Apex or Transformer Engine for others.
+    Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused one. It is
+    `foreach` by default since PyTorch 2.0.
 
     ## How to verify
     A few kernels per optimizer step.
@@ -103,10 +104,7 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while {optimizer} updates parameter by parameter",
             evidence=f"`{worst.name}` launches {counted(worst.kernels / worst.windows, 'kernel')} {job.per_step}, {fused}.",
-            advice="Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused "
-            "one. It is `foreach` by default since PyTorch 2.0.",
             assumption="A few kernels take the place of all.",
-            verify="A few kernels per optimizer step.",
             snippet=f"optimizer = torch.optim.{optimizer if optimizer.isidentifier() else 'AdamW'}"
             "(model.parameters(), lr, fused=True)",
         )
@@ -132,7 +130,7 @@ class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
     That time.
 
     ## What to do
-    `zero_grad(set_to_none=True)`, the default since PyTorch 2.0.
+    Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.
 
     ## How to verify
     `Optimizer.zero_grad` launches nothing.
@@ -164,9 +162,7 @@ class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
             job,
             f"Filling gradients with zeros takes {job.max_saving} {job.per_step}",
             evidence=f"`Optimizer.zero_grad` launches {worst.fills / worst.windows:,.0f} fills {job.per_step}.",
-            advice="Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.",
             assumption="The first backward pass writes gradients instead of adding to zeros.",
-            verify="`Optimizer.zero_grad` launches nothing.",
             snippet="optimizer.zero_grad(set_to_none=True)",
         )
 

@@ -64,7 +64,7 @@ class PythonOverhead(Rule[PythonOverheadEvidence]):
     and bookkeeping out of the step.
 
     ## How to verify
-    The functions are gone from the idle time, and the step is shorter without stacks, too.
+    The function is gone from the idle time, and the step is shorter without stacks, too.
     """
 
     code, title, family, section = "H22", "Python code keeps the device waiting", Family.HOST, IDLE
@@ -115,7 +115,6 @@ class PythonOverhead(Rule[PythonOverheadEvidence]):
             f"operator or call of the runtime.{within}",
             advice=_ADVICE[kind],
             assumption="That Python takes no time any more. Recording stacks slows Python itself: it is less without.",
-            verify="The function is gone from the idle time, and the step is shorter without stacks, too.",
             snippet=_SNIPPETS[kind],
         )
 

@@ -63,8 +63,8 @@ class LateLoading(Rule[LateLoadingEvidence]):
     That idle time.
 
     ## What to do
-    In the first steps of a run it is normal: record later ones. In later steps: warm up all shapes before, set
-    `CUDA_MODULE_LOADING=EAGER`, keep compiled kernels in a cache.
+    If these are the first steps of the run, record later ones. Else warm up every shape before, and load kernels at the
+    start.
 
     ## How to verify
     No launch call takes a millisecond.
@@ -105,10 +105,7 @@ class LateLoading(Rule[LateLoadingEvidence]):
             job,
             f"Kernels are loaded or compiled while the GPU is idle: {job.max_saving} {job.per_step}",
             evidence=f"{said[0].upper()}{said[1:]}.",
-            advice="If these are the first steps of the run, record later ones. Else warm up every shape before, and "
-            "load kernels at the start.",
             assumption="All kernels are loaded before the first step.",
-            verify="No launch call takes a millisecond.",
             snippet="CUDA_MODULE_LOADING=EAGER python main.py",
         )
 
@@ -136,8 +133,8 @@ class Recompilation(Rule[RecompilationEvidence]):
     That idle time.
 
     ## What to do
-    `torch.compile(dynamic=True)` or `torch._dynamo.mark_dynamic` for dimensions that change; fewer graph breaks;
-    `TORCH_LOGS=recompiles` tells why.
+    Let dimensions that change be dynamic, remove graph breaks, and pass Python numbers that change as tensors;
+    `TORCH_LOGS=recompiles` tells what made it compile again.
 
     ## How to verify
     No compilation after the first steps.
@@ -185,10 +182,7 @@ class Recompilation(Rule[RecompilationEvidence]):
             job,
             f"torch.compile keeps the host busy while the GPU is idle: {job.max_saving} {job.per_step}",
             evidence=f"{words[:1].upper()}{words[1:]}.",
-            advice="Let dimensions that change be dynamic, remove graph breaks, and pass Python numbers that change as "
-            "tensors; `TORCH_LOGS=recompiles` tells what made it compile again.",
             assumption="Everything is compiled before the first step recorded.",
-            verify="No compilation after the first steps.",
             snippet="TORCH_LOGS=recompiles,graph_breaks python main.py",
         )
 
@@ -214,8 +208,7 @@ class GarbageCollection(Rule[GarbageCollectionEvidence]):
     That idle time.
 
     ## What to do
-    `gc.freeze()` once the model is built; `gc.disable()`, and `gc.collect()` every so many steps at the same step on
-    all ranks, since a pause on one rank holds up all.
+    Freeze what stays, and collect at the same step on all ranks, every so many steps.
 
     ## How to verify
     No `Python GC` within the steps.
@@ -246,9 +239,7 @@ class GarbageCollection(Rule[GarbageCollectionEvidence]):
             job,
             f"Garbage collection leaves the GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"{counted(worst.pauses, 'collection')} recorded, the longest of {job.time(worst.longest)}.",
-            advice="Freeze what stays, and collect at the same step on all ranks, every so many steps.",
             assumption="Garbage is collected when the device has work queued.",
-            verify="No `Python GC` within the steps.",
             snippet="gc.collect(); gc.freeze(); gc.disable()  # Once the model is built.\n"
             "if step % 500 == 0:\n    gc.collect()",
         )
@@ -274,8 +265,8 @@ class SlowLaunches(Rule[SlowLaunchesEvidence]):
     What they take beyond `usual` µs.
 
     ## What to do
-    Look at the CPU: too many threads for the cores, no affinity to the device's socket, a power-saving governor, or
-    another thread in the same driver (event polling, NCCL watchdog).
+    Give the launching thread a core of its own near the device: fewer threads (`OMP_NUM_THREADS`) and loader workers
+    than cores, `numactl`, the performance governor.
 
     ## How to verify
     The median of launch calls is a few µs.
@@ -312,9 +303,6 @@ class SlowLaunches(Rule[SlowLaunchesEvidence]):
             f"Slow launch calls leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"Half of the launch calls take more than {job.time(worst.middle)}, one in twenty more than "
             f"{job.time(worst.high)}; usual are {self.usual:g} µs.",
-            advice="Give the launching thread a core of its own near the device: fewer threads (`OMP_NUM_THREADS`) and "
-            "loader workers than cores, `numactl`, the performance governor.",
             assumption=f"A launch takes {self.usual:g} µs.",
-            verify="The median of launch calls is a few µs.",
             snippet="OMP_NUM_THREADS=8 numactl --cpunodebind=0 --membind=0 python main.py",
         )

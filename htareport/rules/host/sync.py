@@ -91,10 +91,11 @@ class SyncDrains(Waits):
     be ahead without them. Often it is another way to time that other findings explain, and is never added to theirs.
 
     ## What to do
-    Move what waits out of the loop, or do it every n steps; copy with `non_blocking=True` from and to pinned memory.
+    Move what waits for the device out of the loop, or do it every n steps; copy with `non_blocking=True` from pinned
+    memory, and make constants on the device (`torch.full`).
 
     ## How to verify
-    The gaps behind the call are gone, and *host wait* goes down.
+    The gaps behind the call are gone; *host wait* goes down.
     """
 
     code, title = "H4", "Synchronisation lets the device run empty"
@@ -118,10 +119,7 @@ class SyncDrains(Waits):
             job,
             f"Synchronising calls leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
-            advice="Move what waits for the device out of the loop, or do it every n steps; copy with "
-            "`non_blocking=True` from pinned memory, and make constants on the device (`torch.full`).",
             assumption="The host uses the time that it spent in the call to launch ahead.",
-            verify="The gaps behind the call are gone; *host wait* goes down.",
             snippet="batch = batch.pin_memory().to(device, non_blocking=True)",
         )
 
@@ -141,7 +139,7 @@ class ScalarReadback(Waits):
     Keep losses and metrics as tensors, add them up on the device, and read them every n steps.
 
     ## How to verify
-    Fewer `aten::item` calls per step, and the gaps behind them are gone.
+    Fewer `aten::item` calls per step; the gaps behind them are gone.
     """
 
     code, title, kind = "H5", "A number is read from the device, which runs empty", Drain.SCALAR
@@ -159,7 +157,6 @@ class ScalarReadback(Waits):
             )
             + "`float(x)`, `if x:` and `print(x)` read as well.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
-            verify="Fewer `aten::item` calls per step; the gaps behind them are gone.",
             snippet=_AT_ONCE if job.infers else _LATER,
         )
 
@@ -176,11 +173,11 @@ class DataShapes(Waits):
     In each gap, no more than the host has spent in waiting calls since the last one.
 
     ## What to do
-    Compute with the mask instead of selecting (`torch.where(mask, a, b)`, multiplication, `index_fill`); a fixed number
-    of results (`topk`); `repeat_interleave(..., output_size=n)`. Such operators also stand in the way of CUDA graphs.
+    Compute with the mask instead of selecting: `torch.where(mask, a, b)`, multiplication, `index_fill`, `topk` with a
+    fixed number; give `repeat_interleave` its `output_size`.
 
     ## How to verify
-    The operators are gone from the step, or come before the device's work.
+    `aten::nonzero` and its like are gone from the step; the gaps behind them too.
     """
 
     code, title, kind = "H6", "Sizes that depend on data make the host wait", Drain.SHAPE
@@ -190,10 +187,7 @@ class DataShapes(Waits):
             job,
             f"Operators whose size depends on data leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
-            advice="Compute with the mask instead of selecting: `torch.where(mask, a, b)`, multiplication, "
-            "`index_fill`, `topk` with a fixed number; give `repeat_interleave` its `output_size`.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
-            verify="`aten::nonzero` and its like are gone from the step; the gaps behind them too.",
             snippet="x = torch.where(mask, x, 0.0)  # Instead of x[mask]."
             if job.infers
             else "loss = torch.where(mask, loss, 0.0).sum() / mask.sum()  # Instead of loss[mask].mean().",
@@ -212,11 +206,11 @@ class CopiesBack(Waits):
     In each gap, no more than the host has spent in waiting calls since the last one.
 
     ## What to do
-    Copy into pinned memory with `non_blocking=True`, record an event behind it, and use the values a step later, while
-    the device works on the next one.
+    Copy into pinned memory with `non_blocking=True` and an event, launch the next step first, and use the values
+    afterwards; copy once instead of tensor by tensor.
 
     ## How to verify
-    The gaps behind the copies are gone.
+    The gaps behind the copies are gone; *host wait* goes down.
     """
 
     code, title, kind = "H7", "Copies to the host let the device run empty", Drain.COPY_BACK
@@ -226,10 +220,7 @@ class CopiesBack(Waits):
             job,
             f"Blocking copies to the host leave the GPU idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
-            advice="Copy into pinned memory with `non_blocking=True` and an event, launch the next step first, and use "
-            "the values afterwards; copy once instead of tensor by tensor.",
             assumption="The host launches the next work before it needs what it copies.",
-            verify="The gaps behind the copies are gone; *host wait* goes down.",
             snippet="pinned.copy_(result, non_blocking=True)\ndone.record()\n...  # Launch the next step.\n"
             "done.synchronize()\nuse(pinned)",
         )

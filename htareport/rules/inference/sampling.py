@@ -24,11 +24,11 @@ class SampledOnHost(Waits):
     In each gap, no more than the host has spent in waiting calls since the last one.
 
     ## What to do
-    Leave tokens on the device: feed them to the next step there, copy them to the host beside it, and test for the end
-    of sequences every few tokens. In vLLM `--async-scheduling`, in SGLang the overlap scheduler.
+    Leave tokens on the device, copy them to the host beside the next step, and test for the end of sequences every few
+    tokens; engines call it asynchronous scheduling.
 
     ## How to verify
-    The gaps behind the sampling are gone, and *host wait* goes down.
+    The gaps behind the sampling are gone; *host wait* goes down.
     """
 
     code, title, kind, family = "I4", "Each token is read before the next is launched", Drain.SAMPLED, Family.INFERENCE
@@ -40,10 +40,7 @@ class SampledOnHost(Waits):
             job,
             f"Reading each token leaves the GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"Right behind the sampling of tokens: {behind(job)}",
-            advice="Leave tokens on the device, copy them to the host beside the next step, and test for the end of "
-            "sequences every few tokens; engines call it asynchronous scheduling.",
             assumption="The host uses the time that it spent in the call to launch ahead.",
-            verify="The gaps behind the sampling are gone; *host wait* goes down.",
             snippet="tokens.append(next_token)  # Stays on the device.\n"
             "if step % 16 == 0 and bool((next_token == end).all()):\n    break",
         )

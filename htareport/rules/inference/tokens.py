@@ -60,12 +60,12 @@ class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
     What H2 or H3 says: the time is claimed there and only once.
 
     ## What to do
-    CUDA graphs for the batch sizes that occur. In vLLM no `--enforce-eager`, and `cudagraph_capture_sizes` that hold
-    them; in SGLang no `--disable-cuda-graph` and a larger `--cuda-graph-max-bs`; in PyTorch
-    `torch.compile(mode="reduce-overhead")` with a static key-value cache.
+    Let CUDA graphs replay the generation: no `--enforce-eager` in vLLM and capture sizes that hold the batch sizes that
+    occur, no `--disable-cuda-graph` in SGLang, `torch.compile(mode="reduce-overhead")` with a static key-value cache
+    elsewhere.
 
     ## How to verify
-    One graph launch per token instead of hundreds of kernels, and shorter steps.
+    One graph launch per token, and shorter steps.
     """
 
     code, title, family, section = "I1", "Generating tokens is bound by launches", Family.INFERENCE, "launch_stats"
@@ -116,10 +116,6 @@ class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
             evidence=f"On rank {rank}, {worst.ranges} ranges of {job.time(worst.length)} (median) that generate tokens "
             f"launch {worst.launched:,.0f} kernels and copies each, none of them by a graph.{batch} The time itself is "
             "claimed by the finding about launches.",
-            advice="Let CUDA graphs replay the generation: no `--enforce-eager` in vLLM and capture sizes that hold "
-            "the batch sizes that occur, no `--disable-cuda-graph` in SGLang, "
-            '`torch.compile(mode="reduce-overhead")` with a static key-value cache elsewhere.',
-            verify="One graph launch per token, and shorter steps.",
             snippet=_GRAPHS.format(sizes=worst.requests) if worst.engine else _COMPILED,
         )
 
@@ -150,8 +146,7 @@ class PrefillBetween(Rule[PrefillBetweenEvidence]):
     Nothing is claimed: prompts have to be read. It is the time between tokens that varies less.
 
     ## What to do
-    Chunked prefill with a smaller budget of tokens per step; prompts on other devices than tokens (disaggregated
-    prefill).
+    Read prompts in smaller chunks, beside the tokens, or on other devices.
 
     ## How to verify
     The 95th percentile of the time between tokens comes nearer to the median.
@@ -205,8 +200,6 @@ class PrefillBetween(Rule[PrefillBetweenEvidence]):
             f"{job.time(worst.median)} and the 95th percentile {job.time(worst.high)}; prompts are read in "
             f"{worst.slow} long ones, the longest of {job.time(worst.longest)}. That is "
             f"{job.percent(worst.excess)} of the time.",
-            advice="Read prompts in smaller chunks, beside the tokens, or on other devices.",
-            verify="The 95th percentile of the time between tokens comes nearer to the median.",
             snippet=_CHUNKED if worst.engine else "",
         )
 
@@ -235,11 +228,11 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
     Nothing is claimed: the kernels are not to blame, other ones would not be faster.
 
     ## What to do
-    Read less per token: weights and key-value cache of fewer bits (fp8, int4), grouped-query attention; or use what is
-    read for more: more sequences at once, speculative decoding.
+    Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: more sequences at
+    once, speculative decoding.
 
     ## How to verify
-    Tokens per second rise; the kernels stay as near to the bandwidth in *Compute efficiency*.
+    Tokens per second rise.
     """
 
     code, title, family = "I3", "Generating tokens is bound by memory bandwidth", Family.INFERENCE
@@ -289,8 +282,5 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
             severity=Severity.LOW,
             evidence=f"On rank {rank}, {job.percent(worst.share)} of compute reads {text(worst.bytes, Unit.BYTES)} "
             f"{job.per_step} at {text(worst.rate, Unit.BYTES_PER_SECOND)}: {listed}.",
-            advice="Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: "
-            "more sequences at once, speculative decoding.",
-            verify="Tokens per second rise.",
             snippet=_QUANTISED if worst.engine else _FEWER_BITS,
         )

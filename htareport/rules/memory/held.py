@@ -103,7 +103,6 @@ class NearCapacity(Rule[NearCapacityEvidence]):
             if worst.trains
             else "An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`). "
             "Else use smaller batches or a quantised model.",
-            verify="*Peak reserved* is below 90 % of the memory.",
             snippet=_RECOMPUTE if worst.trains else "",
             severity=Severity.MEDIUM if worst.trains else Severity.LOW,
         )
@@ -132,8 +131,7 @@ class Fragmentation(Rule[FragmentationEvidence]):
     No time by itself: memory that cannot be used leads to frees and new allocations (H9), or to failing.
 
     ## What to do
-    `PYTORCH_ALLOC_CONF=expandable_segments:True` (on AMD from ROCm 7 on); inputs of few distinct shapes;
-    `max_split_size_mb`.
+    Let segments grow, and keep to few distinct shapes: pad inputs to buckets.
 
     ## How to verify
     *Peak reserved* comes near *Peak allocated*.
@@ -170,8 +168,6 @@ class Fragmentation(Rule[FragmentationEvidence]):
             evidence=f"On rank {rank}, {worst.device}, {sized(worst.reserved)} are taken then, at most "
             f"{job.percent(worst.fill)} of its memory; for {job.percent(worst.share)} of the time that much is "
             "unused.",
-            advice="Let segments grow, and keep to few distinct shapes: pad inputs to buckets.",
-            verify="*Peak reserved* comes near *Peak allocated*.",
             snippet=_EXPANDABLE,
             severity=Severity.LOW,
         )
@@ -242,7 +238,6 @@ class Growth(Rule[GrowthEvidence]):
             if job.infers
             else "Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
             "retained graph.",
-            verify="*Growth* is 0.",
             snippet="with torch.inference_mode():\n    out = model(batch)"
             if job.infers
             else "total += loss.detach()  # Not total += loss.",
@@ -328,7 +323,6 @@ class PeakOwner(Rule[PeakOwnerEvidence]):
                 if job.infers
                 else "a loss in chunks; if activations, recompute them in the backward pass."
             ),
-            verify="*Peak allocated* goes down.",
             snippet="" if job.infers else _RECOMPUTE,
             severity=Severity.LOW,
         )

@@ -84,7 +84,7 @@ class Headroom(Rule[HeadroomEvidence]):
     devices do the work, or gradients be accumulated over fewer, larger micro-batches.
 
     ## How to verify
-    Samples per second rise (`--samples-per-step`), and the share of idle time goes down.
+    Samples per second rise, and the share of idle time goes down.
     """
 
     code, title, family, section = "M2", "Memory is left while kernels are small", Family.MEMORY, _SECTION
@@ -136,7 +136,6 @@ class Headroom(Rule[HeadroomEvidence]):
             else f"Raise the batch size by up to {worst.times:.2g} times: serve more requests together. Where there are "
             "not as many, use fewer devices, or share this one.",
             assumption="Dispatch takes as long for a larger batch.",
-            verify="Samples per second rise, and the share of idle time goes down.",
             snippet=f"loader = DataLoader(dataset, batch_size=int({worst.times:.2g} * batch_size))"
             if worst.trains
             else "",
@@ -175,11 +174,11 @@ class Churn(Rule[ChurnEvidence]):
     That idle time.
 
     ## What to do
-    Fewer tensors that live for a moment: `torch.compile`, operators that work in place or with `out=`, buffers that are
-    made once.
+    Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place or with `out=`,
+    make buffers once.
 
     ## How to verify
-    Allocations per step go down in *Memory over time*, and so does idle time in `aten::empty`.
+    Idle time in `aten::empty` goes down.
     """
 
     code, title, family, section = "M4", "Memory is allocated again and again", Family.MEMORY, _SECTION
@@ -217,10 +216,7 @@ class Churn(Rule[ChurnEvidence]):
             evidence=f"On rank {job.worst_rank}, {turnover.device}, {counted(turnover.calls, 'allocation')} of "
             f"{sized(turnover.allocated_bytes)} {job.per_step}, {turnover.turns:.3g} times the peak of {sized(turnover.peak_bytes)}; idle while the "
             "host is in `aten::empty` and its like.",
-            advice="Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place "
-            "or with `out=`, make buffers once.",
             assumption="The host does not allocate in that time.",
-            verify="Idle time in `aten::empty` goes down.",
             snippet="torch.mul(x, y, out=buffer)  # Instead of a new tensor in each step",
         )
 
@@ -295,7 +291,6 @@ class Spike(Rule[SpikeEvidence]):
             advice="Lower that moment, and a larger batch fits: work in chunks there "
             f"({'logits' if job.infers else 'logits and losses'}, say), in place, or free before what it does not "
             "need.",
-            verify="*Peak allocated* comes near what is held nearly all the time.",
             snippet="" if job.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
             severity=Severity.LOW,
         )

@@ -39,7 +39,7 @@ class Orphans(Rule[OrphansEvidence]):
     Nothing: such work is missing from operators, modules and steps, and its gaps have no cause.
 
     ## What to do
-    Record `ProfilerActivity.CPU` too, with a current PyTorch: old ones lack the calls of the driver that launch Triton
+    Record `ProfilerActivity.CPU` too, with a current PyTorch: old ones lack the driver's calls that launch Triton
     kernels.
 
     ## How to verify
@@ -71,9 +71,6 @@ class Orphans(Rule[OrphansEvidence]):
             job,
             f"{job.percent(worst.share)} of the GPU's work has no launch in the trace",
             evidence=f"{streams}. They belong to no operator, and idle time in front of them has no cause.",
-            advice="Record `ProfilerActivity.CPU` too, with a current PyTorch: old ones lack the driver's calls that "
-            "launch Triton kernels.",
-            verify="Every device event has a launch.",
             severity=Severity.LOW,
         )
 
@@ -101,7 +98,7 @@ class ImpossibleTimes(Rule[ImpossibleTimesEvidence]):
     Nothing: sums of kernels are too large, and idle time is too small.
 
     ## What to do
-    Record again with a current driver and PyTorch; leave the step out.
+    Record again with a current driver and PyTorch, or leave the step out.
 
     ## How to verify
     The sum of a stream's kernels is no more than the time recorded.
@@ -136,8 +133,6 @@ class ImpossibleTimes(Rule[ImpossibleTimesEvidence]):
             job,
             "Some device events have times that cannot be",
             evidence=f"{words[:1].upper()}{words[1:]}. Sums of kernels are too large, and idle time is too small.",
-            advice="Record again with a current driver and PyTorch, or leave the step out.",
-            verify="The sum of a stream's kernels is no more than the time recorded.",
             severity=Severity.LOW,
         )
 

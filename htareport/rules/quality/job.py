@@ -38,7 +38,8 @@ class MixedDevices(Rule[MixedDevicesEvidence]):
     Nothing by itself: in synchronous training the slower device sets the pace.
 
     ## What to do
-    Run on equal devices, or give the faster ones more work.
+    Compare ranks of one kind with each other only. Where all wait for each other, the slower kind sets the pace: use
+    equal devices, or give the faster ones more work.
 
     ## How to verify
     All ranks show one device.
@@ -66,9 +67,6 @@ class MixedDevices(Rule[MixedDevicesEvidence]):
             job,
             f"The ranks run on {len(by_name)} kinds of devices",
             evidence=f"{joined_words(places)}.",
-            advice="Compare ranks of one kind with each other only. Where all wait for each other, the slower kind "
-            "sets the pace: use equal devices, or give the faster ones more work.",
-            verify="All ranks show one device.",
             severity=Severity.LOW,
         )
 
@@ -85,7 +83,8 @@ class Clocks(Rule[Evidence]):
     Nothing: it says how far times of different ranks can be compared.
 
     ## What to do
-    Compare ranks in this report, not in the traces side by side; synchronise the clocks of the nodes (chrony, PTP).
+    Compare ranks in this report, which corrects for it, and not in the traces side by side. Keep the nodes' clocks
+    together with chrony or PTP.
 
     ## How to verify
     The offsets of the clocks are below 50 µs.
@@ -114,9 +113,6 @@ class Clocks(Rule[Evidence]):
             job,
             f"The clocks of the ranks are up to {job.time(apart)} apart",
             evidence=f"{clocks_note(matching)} Rank {farthest} is farthest off.",
-            advice="Compare ranks in this report, which corrects for it, and not in the traces side by side. Keep the "
-            "nodes' clocks together with chrony or PTP.",
-            verify="The offsets of the clocks are below 50 µs.",
             snippet="chronyc tracking",
             ranks=(farthest,),
             severity=Severity.LOW,
@@ -178,7 +174,6 @@ class MissingOptions(Rule[MissingOptionsEvidence]):
             evidence=f"{words[:1].upper()}{words[1:]}.",
             advice="Record once more with these options."
             + (" Stacks slow the host: record them apart from what is measured." if "stacks" in there else ""),
-            verify="The rules that were not checked are.",
             snippet=profiler_call(job, *options, *(["with_stack=True"] * ("stacks" in there))),
             severity=Severity.LOW,
         )

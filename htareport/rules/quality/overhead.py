@@ -40,7 +40,7 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
     advice about it is held back.
 
     ## What to do
-    Record once more without stacks and shapes, and compare the idle time.
+    Record once more without stacks and shapes, and compare the idle time before acting on it.
 
     ## How to verify
     The idle time of a recording without stacks.
@@ -78,8 +78,6 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
             "The profiler slows the host: what is said about idle time is an upper bound",
             evidence=f"{words[:1].upper()}{words[1:]}. Each of them takes time on the host that a run without profiler "
             "does not spend.",
-            advice="Record once more without stacks and shapes, and compare the idle time before acting on it.",
-            verify="The idle time of a recording without stacks.",
             snippet=profiler_call(job, "record_shapes=False", "with_stack=False"),
             severity=Severity.MEDIUM if job.worst.is_unreliable else Severity.LOW,
         )

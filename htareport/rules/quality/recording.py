@@ -38,7 +38,7 @@ class FewSteps(Rule[FewStepsEvidence]):
     cannot be compared with certainty; without steps shares are of everything recorded.
 
     ## What to do
-    Record five steps or more, and call `prof.step()` at the end of each.
+    Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.
 
     ## How to verify
     The report speaks of five steps.
@@ -64,8 +64,6 @@ class FewSteps(Rule[FewStepsEvidence]):
             evidence="With so few, what is special in one counts fully, and how much steps vary is not known."
             if number
             else "Shares and savings are of everything recorded, start and end of the loop included.",
-            advice="Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.",
-            verify="The report speaks of five steps.",
             snippet=profiler_call(job) if not job.worst.npu else "",
             severity=Severity.LOW,
         )

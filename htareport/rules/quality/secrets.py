@@ -42,7 +42,7 @@ class Sensitive(Rule[SensitiveEvidence]):
     and folders come with `with_stack=True`, the rest with `prof.add_metadata` or strings given to `record_function`.
 
     ## How to verify
-    The finding is gone for traces recorded anew, or speaks of names only.
+    Traces recorded anew hold none, or names only.
     """
 
     code, title, family = "Q10", "Sensitive data in the trace files", Family.QUALITY
@@ -76,7 +76,6 @@ class Sensitive(Rule[SensitiveEvidence]):
             advice=("Make the report without `--no-redact` before anybody else gets it. " if kept else "")
             + ("This report has stand-ins instead; mind who gets the trace files. " if not kept else "")
             + _advice(secret),
-            verify="Traces recorded anew hold none, or names only.",
             snippet="" if not kept else "htareport report traces/ -o report.html  # Redacts by default.",
             severity=Severity.LOW,  # It costs no time: a warning above says it first where there are secrets.
         )
