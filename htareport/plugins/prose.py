@@ -37,10 +37,11 @@ def cases_of(text: str) -> dict[str, str]:
 
 
 def words_for(text: str, values: Mapping[str, str] | None = None, cases: Sequence[str] = ()) -> str:
-    """Return a text on one line, filled in, with what it says of these cases only. KeyError for a case unknown to it."""
-    listed = cases_of(text)
+    """Return a text on one line, filled in; of what it lists by case only these. KeyError for a case that it lacks."""
+    by_case = cases_of(text)
     common = [words for name, words in _parts(text) if not name]
-    return " ".join(fill(words, values) for words in (*common, *(listed[case] for case in cases)) if words)
+    chosen_words = [by_case[case] for case in cases] if by_case else []
+    return " ".join(fill(words, values) for words in (*common, *chosen_words) if words)
 
 
 def _parts(text: str) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ def test_exposed(tmp_path):
     assert "there is communication for 500 µs per step, without compute for 400 µs." in plain(found.evidence)
     by_kind = "all_reduce · default_pg 400 µs (median call 391 KiB, 0.8 GB/s with all waiting)"
     assert plain(found.evidence).endswith(f"By kind, as far as compute waits: {by_kind}.")
-    assert "Only 1 of 2 ranks is recorded" in found.advice
+    assert "Only 1 of 2 ranks was recorded" in found.advice
     assert "For gradients: buckets that are ready earlier" in found.advice
     assert [(span.start, span.end) for span in found.spans] == [(400 * US, 800 * US)]
 
@@ -92,12 +92,12 @@ def test_without_steps(tmp_path):
 
 
 def test_little_compute_cannot_hide_much(tmp_path):
-    """400 µs are exposed, and 400 µs of compute run without communication; then with 300 µs more to hide."""
+    """400 µs are exposed, and 400 µs of compute runs without communication; then with 300 µs more to hide."""
     assert "so that hiding is not enough" not in one(tmp_path / "a", [exposed()], "N1").advice
     trace = exposed()
     trace.events[-1]["dur"] /= 2
     trace.collective(ALL_REDUCE, "allreduce", 860, 100, launch=(110, 5))
-    assert "Only 350 µs of compute run without communication" in plain(one(tmp_path / "b", [trace], "N1").advice)
+    assert "Only 350 µs of compute runs without communication" in plain(one(tmp_path / "b", [trace], "N1").advice)
 
 
 @pytest.mark.parametrize(

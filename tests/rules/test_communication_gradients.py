@@ -112,13 +112,13 @@ def test_fp32_by_the_name_of_the_kernel(tmp_path):
 def test_exposed_gradients_are_called_so(tmp_path):
     advice = one(tmp_path / "a", [training((900, 1000))], "N1").advice
     assert "accumulate gradients under `model.no_sync()`" in advice
-    assert "They are fp32: reduce in bf16" in advice
+    assert "The gradients are fp32: reduce in bf16" in advice
     assert "NCCL_DEBUG" not in advice  # 977 KiB are little.
     trace = training((900, 1000))
     for event in trace.events:
         if event["name"] == ALL_REDUCE:
             event["args"]["In msg nelems"] = 1_100_000
-    assert "Large calls at 4.40 GB/s come late on some rank" in plain(one(tmp_path / "c", [trace], "N1").advice)
+    assert "Large calls reach only 4.40 GB/s" in plain(one(tmp_path / "c", [trace], "N1").advice)
     assert "bf16" not in one(tmp_path / "b", [training((900, 1000), dtype="BFloat16", bits=2)], "N1").advice
 
 

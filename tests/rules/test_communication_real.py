@@ -34,7 +34,7 @@ def test_exposed_gradients_of_one_rank():
     assert found.code == "N1"
     assert found.saving_ns == pytest.approx(32_153_894 / 3, abs=1)
     assert "all_reduce · default_pg" in found.evidence
-    assert "Only 1 of 8 ranks is recorded" in found.advice
+    assert "Only 1 of 8 ranks was recorded" in found.advice
     assert "hiding is not enough" in found.advice
     assert "bf16" not in found.advice  # It reduces in bf16.
 
@@ -67,7 +67,7 @@ def test_nothing_to_say(run):
 def test_two_of_many_ranks():
     found = told(SHARED / "traces" / "sampled_2of128ranks_a100")
     assert set(found) == {"N1"}
-    assert "Only 2 of 128 ranks are recorded" in found["N1"].advice
+    assert "Only 2 of 128 ranks were recorded" in found["N1"].advice
 
 
 def test_generated_straggler(tmp_path):

@@ -78,9 +78,26 @@ class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
     All of that time, if it were hidden under compute or went away; half of it is the lower estimate.
 
     ## What to do
-    Start collectives earlier, so that compute runs meanwhile: smaller buckets (DDP), prefetching (FSDP),
-    `async_op=True`. Send less: reduce in bf16, accumulate gradients under `no_sync()`. Where it is waiting for another
-    rank, nothing of that helps: record all ranks to see.
+    - **ranks missing**: Only {recorded|some ranks were} recorded: record all of them to see how much of
+      this is waiting for a late rank.
+    - **little compute**: Only {alone|little} of compute runs without communication, so hiding is not enough: send less,
+      less often, or over faster links.
+    - **slow**: Large calls reach only {rate|a low rate}: a rank is late, or they use a slow link. `NCCL_DEBUG=INFO`
+      shows which link they use.
+    - **fp32**: The gradients are fp32: reduce in bf16 (`bf16_compress_hook`).
+    - **stages**: Stages of a pipeline wait for what others send: give all stages as much to compute, use more
+      micro-batches, or several chunks per stage (an interleaved schedule).
+    - **exchange**: Overlap the exchange with compute that does not need it, or exchange less: lower precision, fewer
+      ranks.
+    - **layers**: What follows needs the result: split the layers over fewer ranks, within one host. Or overlap the
+      communication of one half of the batch with the compute of the other.
+    - **shards**: Under FSDP prefetch (`set_modules_to_forward_prefetch`, `forward_prefetch=True`) and wrap larger
+      blocks. Shard within a host only (a 2-D mesh, HYBRID_SHARD).
+    - **gradients**: Under DDP let buckets be ready earlier (smaller `bucket_cap_mb`, `static_graph=True`) and
+      accumulate gradients under `model.no_sync()`.
+    - **reduction**: For gradients: buckets that are ready earlier, `model.no_sync()`. For layers split over ranks,
+      where what follows needs the result: fewer ranks, or two half batches in turns.
+    - **other**: Start collectives as early as their input is there, with `async_op=True`, and wait as late as possible.
 
     ## How to verify
     `exposed_comm_pct` goes down in `htareport diff`.
@@ -114,9 +131,10 @@ class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
             f"Communication is exposed for {job.percent(job.saving_share)} of {job.window}: {job.max_saving} "
             f"{job.per_step}",
             evidence=" ".join(self._evidence(job)),
-            advice=" ".join(self._advice(job)),
+            values=self._values(job),
+            cases=self._cases(job),
             assumption="All of it is hidden under compute, or goes away; half of it is the lower estimate.",
-            snippet=_SNIPPETS[_way(job)],
+            snippet=_SNIPPETS.get(_way(job), _ASYNC),
         )
 
     @staticmethod
@@ -140,29 +158,29 @@ class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
         return said
 
     @staticmethod
-    def _advice(job: JobEvidence[ExposedCommunicationEvidence]) -> list[str]:
-        worst, said = job.worst, list[str]()
-        if worst.world > job.num_ranks:
-            recorded = "is" if job.num_ranks == 1 else "are"
-            said.append(
-                f"Only {job.num_ranks} of {worst.world} ranks {recorded} recorded: record all of them to see what of "
-                "this is waiting for a late rank."
-            )
-        way = _way(job)
-        if job.max_saving_ns > worst.alone_ns and way != "stages":
-            said.append(
-                f"Only {job.time(worst.alone_ns)} of compute run without communication, so that hiding is not enough: "
-                "send less, less often, or over faster links."
-            )
-        slow = [each for each in worst.groups if each.bytes_per_second < _SLOW and each.median_bytes >= _LARGE]
-        if slow:
-            rate = text(slow[0].bytes_per_second, Unit.BYTES_PER_SECOND)
-            said.append(
-                f"Large calls at {rate} come late on some rank, or take a slow way: `NCCL_DEBUG=INFO` shows which."
-            )
-        if way == "gradients" and any(group.is_single for group in worst.groups):
-            said.append("They are fp32: reduce in bf16 (`bf16_compress_hook`).")
-        return [*said, _REMEDIES[way]]
+    def _values(job: JobEvidence[ExposedCommunicationEvidence]) -> dict[str, str]:
+        worst, slow = job.worst, _slow(job)
+        recorded = f"{job.num_ranks} of {worst.world} ranks {'was' if job.num_ranks == 1 else 'were'}"
+        values = {"recorded": recorded, "alone": job.time(worst.alone_ns)}
+        return values | ({"rate": text(slow[0].bytes_per_second, Unit.BYTES_PER_SECOND)} if slow else {})
+
+    @staticmethod
+    def _cases(job: JobEvidence[ExposedCommunicationEvidence]) -> list[str]:
+        """What to do, by what the collective that is awaited most is for."""
+        worst, way = job.worst, _way(job)
+        applies = {
+            "ranks missing": worst.world > job.num_ranks,
+            "little compute": job.max_saving_ns > worst.alone_ns and way != "stages",
+            "slow": bool(_slow(job)),
+            "fp32": way == "gradients" and any(group.is_single for group in worst.groups),
+            way: True,
+        }
+        return [case for case, is_so in applies.items() if is_so]
+
+
+def _slow(job: JobEvidence[ExposedCommunicationEvidence]) -> list[AwaitedKind]:
+    """Kinds of collectives with large calls that move few bytes per second."""
+    return [kind for kind in job.worst.groups if kind.bytes_per_second < _SLOW and kind.median_bytes >= _LARGE]
 
 
 def _groups(rank: Rank, rows: pd.DataFrame, every: int) -> list[AwaitedKind]:
@@ -239,23 +257,8 @@ def _way(job: JobEvidence[ExposedCommunicationEvidence]) -> str:
     return "other"
 
 
-_REMEDIES = {
-    "stages": "Stages of a pipeline wait for what others send: give all as much to compute, have more micro-batches, "
-    "or several chunks per stage (an interleaved schedule).",
-    "exchange": "Overlap the exchange with compute that does not need it, or exchange less: lower precision, fewer "
-    "ranks.",
-    "layers": "What follows needs the result: split the layers over fewer ranks, within one host; or overlap the "
-    "communication of one half of the batch with the compute of the other.",
-    "shards": "Under FSDP prefetch (`set_modules_to_forward_prefetch`, `forward_prefetch=True`) and wrap larger "
-    "blocks; shard within a host only (a 2-D mesh, HYBRID_SHARD).",
-    "gradients": "Under DDP let buckets be ready earlier (smaller `bucket_cap_mb`, `static_graph=True`) and accumulate "
-    "gradients under `model.no_sync()`.",
-    "reduction": "For gradients: buckets that are ready earlier, `model.no_sync()`. For layers split over ranks, where "
-    "what follows needs the result: fewer ranks, or two half batches by turns.",
-    "other": "Start collectives as early as their input is there, with `async_op=True`, and wait as late as possible.",
-}
 _ASYNC = "work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()"
-_SNIPPETS = dict.fromkeys(_REMEDIES, _ASYNC) | {
+_SNIPPETS = {
     "shards": "block.set_modules_to_forward_prefetch([next_block])  # FSDP2: gather ahead",
     "stages": "schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
     "gradients": "with model.no_sync():  # DDP: reduce every n micro-batches\n    loss.backward()",

@@ -95,7 +95,8 @@ class LegacyParallel(Rule[LegacyParallelEvidence]):
     Not known: DataParallel copies the model to every device in each step, and gloo moves everything through the host.
 
     ## What to do
-    DistributedDataParallel with one process per device; `backend="nccl"` (also on ROCm).
+    - **DataParallel**: Use DistributedDataParallel with one process per GPU: no copies of the model in each step.
+    - **gloo**: Use `backend="nccl"`, which on ROCm is RCCL.
 
     ## How to verify
     One rank per GPU; collectives are kernels.
@@ -116,15 +117,15 @@ class LegacyParallel(Rule[LegacyParallelEvidence]):
         if worst.names:
             title = f"DataParallel drives {worst.devices} GPUs from one process"
             evidence = f"The process runs {', '.join(f'`{name}`' for name in worst.names)} on all of them."
-            advice = "Use DistributedDataParallel with one process per GPU: no copies of the model in each step."
+            case = "DataParallel"
             snippet = "torchrun --nproc-per-node=gpu main.py\nmodel = DistributedDataParallel(model, [local_rank])"
         else:
             title = "GPUs communicate through gloo, on the host"
             evidence = "The backend of the job is gloo, and gloo collectives run in the trace."
-            advice = 'Use `backend="nccl"`, which on ROCm is RCCL.'
+            case = "gloo"
             snippet = 'torch.distributed.init_process_group("nccl")'
         return self.finding(
-            job, title, severity=Severity.MEDIUM, evidence=evidence, advice=advice,
+            job, title, severity=Severity.MEDIUM, evidence=evidence, cases=(case,),
              snippet=snippet,
         )  # fmt: skip
 

@@ -54,9 +54,11 @@ class SlowLink(Rule[HostEvidence]):
     communication and N7 does not speak of it.
 
     ## What to do
-    Where all slow groups have a rank in common, its device, host or network card is the place to look; ranks that are
-    in a group of the same kind that is not slow are not it. Else it is what lies between the ranks of a group: a
-    switch, a cable, a PCIe slot.
+    - **rank**: Look at the ranks that all slow groups have in common: the network card and PCIe slot of the device
+      (`nvidia-smi topo -m`, `amd-smi topology`), link errors (`nvidia-smi nvlink -e`, `ethtool -S`), other jobs on the
+      host. Then run with that device left out.
+    - **link**: Look at what lies between these ranks, not at one of them: switch, cable, PCIe slot. `NCCL_DEBUG=INFO`
+      says which way they take: compare it with that of a group that is not slow.
 
     ## How to verify
     Transfers of all groups take as long.
@@ -102,7 +104,7 @@ class SlowLink(Rule[HostEvidence]):
             title,
             evidence=f"{'; '.join(_words(each, job) for each in told.head(_SHOWN).to_dict('records'))} (medians, "
             f"without waiting).{_hosts(job, ranks)}",
-            advice=_OF_RANKS if slow.suspects else _OF_LINKS,
+            cases=("rank" if slow.suspects else "link",),
             assumption="Transfers of the slow groups take as long as those of the middle one.",
             snippet="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH python main.py",
             ranks=ranks,
@@ -179,13 +181,3 @@ def _hosts(job: JobEvidence[HostEvidence], ranks: tuple[int, ...]) -> str:
     if not hosts or "" in hosts or len(hosts) > _SHOWN:
         return ""
     return f" {'They are' if len(ranks) > 1 else 'It is'} on {' and '.join(hosts)}."
-
-
-_OF_RANKS = (
-    "Look there first: the network card and PCIe slot of the device (`nvidia-smi topo -m`, `amd-smi topology`), link "
-    "errors (`nvidia-smi nvlink -e`, `ethtool -S`), other jobs on the host; then run with that device left out."
-)
-_OF_LINKS = (
-    "Look at what lies between these ranks, not at one of them: switch, cable, PCIe slot. `NCCL_DEBUG=INFO` says which "
-    "way they take; compare with that of a group that is not slow."
-)

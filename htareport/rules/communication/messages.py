@@ -21,7 +21,6 @@ from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
-_BUCKETS = "a larger `bucket_cap_mb` (DDP), larger units (FSDP), "
 _NORM = re.compile(r"^SyncBatchNorm")
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 
@@ -51,7 +50,8 @@ class SmallMessages(Rule[SmallMessagesEvidence]):
     kind).
 
     ## What to do
-    Larger buckets (`bucket_cap_mb`), larger FSDP units, one flattened tensor, or the coalescing manager.
+    Put them together: {buckets|a larger `bucket_cap_mb` (DDP), larger units (FSDP), }one flattened tensor, or the
+    coalescing manager.
 
     ## How to verify
     Fewer calls of larger messages in *Collectives*.
@@ -98,8 +98,7 @@ class SmallMessages(Rule[SmallMessagesEvidence]):
             f"{worst.calls:,.0f} small collectives {job.per_step} could go in one: {job.max_saving}",
             evidence=f"They move {text(worst.size, Unit.BYTES)} in {job.time(worst.time)} (medians), mostly "
             f"{worst.what}, and take {job.percent(worst.share)} of the communication time.",
-            advice=f"Put them together: {'' if job.infers else _BUCKETS}one flattened tensor, or the coalescing "
-            "manager.",
+            values={"buckets": ""} if job.infers else None,
             assumption="One of each kind and step stays, and takes no longer than the longest does now.",
             snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",
         )

@@ -56,8 +56,8 @@ class PipelineBubble(Rule[BubbleEvidence]):
     In each step those waits, but for what the schedule costs by itself.
 
     ## What to do
-    Balance the stages: move layers from the stage that computes longest to others; the embedding and the loss count,
-    too. More micro-batches, or an interleaved schedule with several chunks per stage, make the rest smaller as well.
+    {uneven|Move layers from the stages that compute longest to the others. }Compare the compute of all stages, with
+    embedding and loss; use more micro-batches, or several chunks per stage (an interleaved schedule).
 
     ## How to verify
     Compute by rank differs less; exposed communication goes down.
@@ -106,9 +106,7 @@ class PipelineBubble(Rule[BubbleEvidence]):
             f"costs {job.percent(worst.ideal_share)}",
             evidence=f"So it is on rank {job.worst_rank}: {worst.micro_batches:.3g} micro-batches per step go through "
             f"{worst.stages} stages, which by itself costs (p − 1)/(m + p − 1){f'; {stages}' if uneven else ''}.",
-            advice=("Move layers from the stages that compute longest to the others. " if uneven else "")
-            + "Compare the compute of all stages, with embedding and loss; use more micro-batches, or several chunks "
-            "per stage (an interleaved schedule).",
+            values={} if uneven else {"uneven": ""},
             assumption="What is waited for beyond the schedule's own bubble goes away when stages are even.",
             snippet="schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
             ranks=ranks if len(ranks) < job.num_ranks else (),
@@ -146,8 +144,8 @@ class LateSends(Rule[DirectEvidence]):
     On each rank those waits, but no more than compute waits there for what is sent between ranks.
 
     ## What to do
-    Look at what the rank that sends does before: more compute, or other sends first. Post receives early and let
-    compute run meanwhile (`batch_isend_irecv`, a schedule that sends ahead).
+    Look at what rank {peer|that sends} does before that: more compute than others (unequal stages), or other sends
+    first. Post receives early, and compute meanwhile.
 
     ## How to verify
     Compute waits less for what is sent.
@@ -186,8 +184,7 @@ class LateSends(Rule[DirectEvidence]):
             f"Rank {int(worst['rank'])} waits for rank {int(worst['peer'])} to send: up to {job.max_saving} "
             f"{job.per_step}",
             evidence=f"On aligned clocks, {'; '.join(_words(row, job) for row in pairs.to_dict('records'))}.",
-            advice=f"Look at what rank {int(worst['peer'])} does before that: more compute than others (unequal "
-            "stages), or other sends first. Post receives early, and compute meanwhile.",
+            values={"peer": str(int(worst["peer"]))},
             assumption="Who sends begins as soon as the other is ready. Of a pipeline, a part of the waiting is its "
             "schedule's own.",
             snippet="for work in dist.batch_isend_irecv(operations):\n    ...  # Compute meanwhile.\n    work.wait()",

@@ -42,7 +42,10 @@ class Straggler(Rule[Evidence]):
     communication that compute waits for there.
 
     ## What to do
-    Where its own time differs from that of the others, N5 says how. Else look at its host and network card.
+    - **explained**: Most likely {cause|its own work differs}; “{title|Rank N is late because} …” says more.
+    - **unexplained**: Its kernels, launches, input and copies take no longer than those of the others. Compare its
+      host: how the process is bound to cores and memory (`numactl`), the network card (`nvidia-smi topo -m`, `amd-smi
+      topology`), other jobs.
 
     ## How to verify
     *Holds up* under *Stragglers* goes down.
@@ -79,9 +82,8 @@ class Straggler(Rule[Evidence]):
             job,
             f"{_ranks(skew.stragglers)} the others for {costs} {job.per_step}",
             evidence=" ".join(_evidence(skew, rank, job) for rank in named),
-            advice=f"Most likely {_BRIEFLY[cause.cause]}; “{_LATE.format(named[0])} …” says more."
-            if cause
-            else _UNEXPLAINED,
+            values={"cause": _BRIEFLY[cause.cause], "title": _LATE.format(named[0])} if cause else None,
+            cases=("explained" if cause else "unexplained",),
             assumption="It comes with the second-latest rank; where others have compute to run meanwhile, that costs "
             "nothing, and is not counted.",
             ranks=tuple(sorted(skew.stragglers)),
@@ -90,11 +92,6 @@ class Straggler(Rule[Evidence]):
 
 
 _LATE = "Rank {} is late because"  # How the title of a cause begins.
-_UNEXPLAINED = (
-    "Its kernels, launches, input and copies take no longer than those of the others. Compare its host: how the "
-    "process is bound to cores and memory (`numactl`), the network card (`nvidia-smi topo -m`, `amd-smi topology`), "
-    "other jobs."
-)
 
 
 def _ranks(named: list[int]) -> str:
@@ -153,8 +150,22 @@ class StragglerCause(Rule[Evidence]):
     What N4 says: it is the same time.
 
     ## What to do
-    Kernels that all are slower: the device (clocks, power, temperature). More or some slower kernels: uneven work.
-    Input: its loader and disk. Host: what else runs on its cores.
+    - **data loading**: Its input alone is slow: the samples it gets, its disk or network storage, the cores its loader
+      workers share. More workers and prefetching hide it.
+    - **compilation**: Mark changing dimensions as dynamic; let every rank see the same shapes.
+    - **garbage collection**: Collect on all ranks at the same time, and rarely: `gc.disable()`, and `gc.collect()`
+      every n steps.
+    - **memory allocation**: Its memory is fuller or more fragmented: `PYTORCH_ALLOC_CONF=expandable_segments:True`; let
+      every rank have inputs of the same size.
+    - **host**: Look for what only this rank does (logging, metrics, checkpoints), for other processes on its cores, for
+      its CPU's clock and binding (`numactl --cpunodebind`).
+    - **copies**: Compare its copies with those of the others: pinned memory, the PCIe link (`nvidia-smi -q`, `amd-smi
+      metric`).
+    - **more kernels**: Balance the work: batches of equal token counts, sequence packing, experts, layers per stage.
+    - **slower device**: The device itself is slower: compare clocks, power limit, temperature, ECC errors and what else
+      runs on it (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`), and try another one.
+    - **slower kernels**: Some kernels only: it has larger inputs (sequence lengths, experts) or another kernel was
+      chosen. Compare shapes with `record_shapes=True`, and balance batches.
 
     ## How to verify
     What differs there is as on the other ranks.
@@ -190,7 +201,7 @@ class StragglerCause(Rule[Evidence]):
             f"{_LATE.format(rank)} {_reason(cause, job)}",
             severity=severity_of(share),
             evidence=" ".join(evidence),
-            advice=_advice(cause),
+            cases=(_case(cause),),
             ranks=tuple(sorted(causes)),
             spans=(),
         )
@@ -207,20 +218,6 @@ _BRIEFLY: dict[str, str] = {
     COPIES: "its copies take longer",
     SLOWER: "its kernels take longer",
     MORE: "it runs more kernels",
-}
-_ADVICE: dict[str, str] = {
-    Cause.LOADING: "Its input alone is slow: the samples it gets, its disk or network storage, the cores its loader "
-    "workers share. More workers and prefetching hide it.",
-    Cause.COMPILING: "Mark changing dimensions as dynamic; let every rank see the same shapes.",
-    Cause.COLLECTING: "Collect on all ranks at the same time, and rarely: `gc.disable()`, and `gc.collect()` every n "
-    "steps.",
-    Cause.ALLOCATING: "Its memory is fuller or more fragmented: `PYTORCH_ALLOC_CONF=expandable_segments:True`; let "
-    "every rank have inputs of the same size.",
-    HOST: "Look for what only this rank does (logging, metrics, checkpoints), for other processes on its cores, for "
-    "its CPU's clock and binding (`numactl --cpunodebind`).",
-    COPIES: "Compare its copies with those of the others: pinned memory, the PCIe link (`nvidia-smi -q`, `amd-smi "
-    "metric`).",
-    MORE: "Balance the work: batches of equal token counts, sequence packing, experts, layers per stage.",
 }
 
 
@@ -263,15 +260,6 @@ def _of_cpu(cause: Difference, rank: int, job: JobEvidence[Evidence]) -> str:
     return f" Its operators take {times} the CPU time of its host's other ranks, which has a finding of its own."
 
 
-def _advice(cause: Difference) -> str:
-    if cause.cause != SLOWER:
-        return _ADVICE[cause.cause]
-    if cause.compute and cause.compute.is_even:
-        return (
-            "The device itself is slower: compare clocks, power limit, temperature, ECC errors and what else runs on "
-            "it (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`), and try another one."
-        )
-    return (
-        "Some kernels only: it has larger inputs (sequence lengths, experts) or another kernel was chosen. Compare "
-        "shapes with `record_shapes=True`, and balance batches."
-    )
+def _case(cause: Difference) -> str:
+    """The case of the advice."""
+    return "slower device" if cause.cause == SLOWER and cause.compute and cause.compute.is_even else cause.cause

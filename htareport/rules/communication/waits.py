@@ -36,8 +36,12 @@ class SkewDominates(Rule[Evidence]):
     communication that compute waits for.
 
     ## What to do
-    Not a faster network. Make ranks arrive together: batches of equal size, the same work on all, no logging or
-    evaluation on one. Synchronise less often: accumulate gradients.
+    Let ranks arrive together: batches of equal size (sequence lengths, experts), and nothing that only one rank does in
+    between.
+
+    - **training**: Log, evaluate and save checkpoints on all ranks or on none; or synchronise less often, with
+      `model.no_sync()`.
+    - **inference**: A faster network does not help.
 
     ## How to verify
     *Waiting* in the section *Collectives* goes down.
@@ -87,13 +91,7 @@ class SkewDominates(Rule[Evidence]):
             evidence=f"Of the time of {_kinds_words(kinds)} {job.percent(_share(kinds))} lies before the last rank's "
             f"start, on aligned clocks. The longest waits: {where}."
             + ("" if several else " One collective may be chance."),
-            advice="Let ranks arrive together: batches of equal size (sequence lengths, experts), "
-            + (
-                "and nothing that only one rank does in between."
-                if job.infers
-                else "no logging, evaluation or checkpoints on one rank only; or synchronise less often, with "
-                "`model.no_sync()`."
-            ),
+            cases=(job.purpose,),
             assumption="All ranks arrive together; each wait counts with no more than the mean of those who wait.",
             snippet=""
             if job.infers

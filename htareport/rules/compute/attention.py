@@ -22,16 +22,6 @@ from htareport.rules.engine.wording import held_up
 
 _MISALIGNED = re.compile(r"[a-z0-9_]*_align[124]\b")
 _ALIGNED = 8  # Elements of two bytes that are loaded at once.
-_ADVICE = (
-    'Call `torch.nn.functional.scaled_dot_product_attention` (in Transformers: `attn_implementation="sdpa"`). It takes '
-    "any length, and masks as `attn_mask`. It returns no attention weights: `output_attentions` and `need_weights` "
-    "have to be off."
-)
-_ADVICE_FALLBACK = (
-    "`scaled_dot_product_attention` is called, but runs its fallback of plain operators. "
-    "`with torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)` around it makes PyTorch say why: the type, "
-    "head sizes that differ or are no multiples of 8, a mask that does not fit, or a backend that is switched off."
-)
 
 
 @dataclass(frozen=True)
@@ -74,8 +64,12 @@ class UnfusedAttention(Rule[AttentionEvidence]):
     other work covers and the host's launches allow.
 
     ## What to do
-    `torch.nn.functional.scaled_dot_product_attention`; in Transformers `attn_implementation="sdpa"`. Where it is called
-    but falls back to plain operators, `torch.nn.attention.sdpa_kernel` around it makes PyTorch say why.
+    - **plain**: Call `torch.nn.functional.scaled_dot_product_attention` (in Transformers:
+      `attn_implementation="sdpa"`). It takes any length, and masks as `attn_mask`. It returns no attention weights:
+      `output_attentions` and `need_weights` have to be off.
+    - **fallback**: `scaled_dot_product_attention` is called, but runs its fallback of plain operators. `with
+      torch.nn.attention.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)` around it makes PyTorch say why: the type, head
+      sizes that differ or are no multiples of 8, a mask that does not fit, or a backend that is switched off.
 
     ## How to verify
     `aten::_softmax` is gone from *Kernels by operator*, and a fused operator has its time.
@@ -129,7 +123,7 @@ class UnfusedAttention(Rule[AttentionEvidence]):
             job,
             f"{words} attention over {lengths} scores: fused, it takes up to {job.max_saving} less {job.per_step}",
             evidence=evidence,
-            advice=_ADVICE_FALLBACK if worst.scores.is_fallback else _ADVICE,
+            cases=("fallback" if worst.scores.is_fallback else "plain",),
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
             + held_up(job),

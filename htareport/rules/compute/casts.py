@@ -56,9 +56,11 @@ class Casts(Rule[CastEvidence]):
     70 % of their time. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Keep parameters and inputs in the type in which they are used; leave autocast's cache on; let `torch.compile` fuse
-    conversions into the work before or behind them. What should stay in float32 (losses, sums, norms) need not be
-    converted back and forth for each operator.
+    - **within operators**: These operators convert their inputs each time they are called, as autocast has them do:
+      keep weights and activations in the type in which they are used, leave autocast's cache on, or let `torch.compile`
+      fuse the conversions.
+    - **alone**: Convert once, where a tensor is made, and stay in one type; keep float32 for losses, sums and norms
+      only, in one piece rather than operator by operator. `torch.compile` fuses the rest into their neighbours.
 
     ## How to verify
     `aten::copy_` takes less time in *Kernels by operator*.
@@ -102,23 +104,12 @@ class Casts(Rule[CastEvidence]):
             f"Conversions between types take {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of "
             "compute",
             evidence=f"{counted(worst.calls, 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
-            advice=_WITHIN if main and not main.startswith("autograd::") else _ALONE,
+            cases=("within operators" if main and not main.startswith("autograd::") else "alone",),
             assumption="70 % of them go, or run within the work before or behind them." + held_up(job),
             snippet="model = model.to(torch.bfloat16)  # Instead of converting float32 weights in each step"
             if main
             else "x = x.to(torch.bfloat16)  # Once, where it is made",
         )
-
-
-_WITHIN = (
-    "These operators convert their inputs each time they are called, as autocast has them do: keep weights and "
-    "activations in the type in which they are used, leave autocast's cache on, or let `torch.compile` fuse the "
-    "conversions."
-)
-_ALONE = (
-    "Convert once, where a tensor is made, and stay in one type; keep float32 for losses, sums and norms only, in one "
-    "piece rather than operator by operator. `torch.compile` fuses the rest into their neighbours."
-)
 
 
 def _pairs(rank: Rank, rows: NDArray[np.int64]) -> list[tuple[str, str] | None]:

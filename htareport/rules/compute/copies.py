@@ -27,13 +27,13 @@ _MOVES = re.compile(
 _ATEN = re.compile(r"^aten::")
 _ON_DEVICE = "Memcpy DtoD"
 _LEFT = 0.5
-_REMEDIES = (
-    (re.compile(r"cat$|stack$"), "write into a tensor that is there already (`out=`, slices of it), not `torch.cat`"),
-    (re.compile(r"clone$|contiguous$"), "choose a layout with which views need no `.contiguous()`"),
-    (re.compile(r"pad$|pad_nd$"), "make tensors of the padded size from the start"),
-    (re.compile(r"repeat"), "broadcast with `expand`, and let attention share keys and values (`enable_gqa=True`)"),
-    (re.compile(r"index_select$"), "sort or select once, and reuse it"),
-)  # fmt: skip
+_CASES = {  # Of the advice.
+    "join": re.compile(r"cat$|stack$"),
+    "contiguous": re.compile(r"clone$|contiguous$"),
+    "pad": re.compile(r"pad$|pad_nd$"),
+    "repeat": re.compile(r"repeat"),
+    "select": re.compile(r"index_select$"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,12 @@ class Moves(Rule[MovesEvidence]):
     Half of their time. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Write results where they are needed (`out=`, slices of a tensor that is there already), choose layouts that need no
-    `.contiguous()`, use views and `expand` instead of `repeat`.
+    - **join**: Write into a tensor that is there already (`out=`, slices of it), not `torch.cat`.
+    - **contiguous**: Choose a layout with which views need no `.contiguous()`.
+    - **pad**: Make tensors of the padded size from the start.
+    - **repeat**: Broadcast with `expand`, and let attention share keys and values (`enable_gqa=True`).
+    - **select**: Sort or select once, and reuse it.
+    - **other**: Write results where they are needed.
 
     ## How to verify
     These operators take less time in *Kernels by operator*.
@@ -95,16 +99,15 @@ class Moves(Rule[MovesEvidence]):
     def tell(self, job: JobEvidence[MovesEvidence]) -> Finding | None:
         worst = job.worst
         by = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
-        remedies = [
-            words for pattern, words in _REMEDIES if any(pattern.search(name) for name, _ in worst.operators)
-        ] or ["write results where they are needed"]
-        advice = "; ".join(remedies)
+        cases = [
+            case for case, pattern in _CASES.items() if any(pattern.search(name) for name, _ in worst.operators)
+        ] or ["other"]
         return self.finding(
             job,
             f"Moving tensors about costs up to {job.max_saving} {job.per_step}",
             evidence=f"{job.time(worst.time)} {job.per_step}, {job.percent(worst.share)} of the time in which the "
             f"device computes or copies: {by}.",
-            advice=f"{advice[:1].upper()}{advice[1:]}.",
+            cases=cases,
             assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(job),
             snippet="cache[:, length : length + new.shape[1]] = new  # Instead of torch.cat((cache, new), 1)"
             if any("cat" in name for name, _ in worst.operators)

@@ -49,9 +49,9 @@ class IndexingBackward(Rule[IndexingEvidence]):
     60 % of its time; nothing for the lower estimate. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Embeddings: `sparse=True` with an optimizer for it, or fused tables (FBGEMM, TorchRec) that update in the backward
-    pass. Indexing: `torch.index_select` or `torch.gather`, whose backward passes do not sort; masks and slices where
-    the positions are known.
+    - **embedding**: Let the table have sparse gradients, or fuse its update into the backward pass (FBGEMM, TorchRec).
+    - **indexing**: Replace `x[index]` by `torch.index_select` or `torch.gather`, whose gradients are summed without
+      sorting, or by slices and masks where the positions are known.
 
     ## How to verify
     The operators take less time in *Kernels by operator*.
@@ -83,10 +83,7 @@ class IndexingBackward(Rule[IndexingEvidence]):
             f"Gradients of {'embeddings' if embeds else 'indexing'} take {job.time(worst.time_ns)} {job.per_step}, "
             f"{job.percent(worst.compute_share)} of compute",
             evidence=f"By operator: {by}. Kernels: {listed(job)}.",
-            advice="Let the table have sparse gradients, or fuse its update into the backward pass (FBGEMM, TorchRec)."
-            if embeds
-            else "Replace `x[index]` by `torch.index_select` or `torch.gather`, whose gradients are summed without "
-            "sorting, or by slices and masks where the positions are known.",
+            cases=("embedding" if embeds else "indexing",),
             assumption="Without sorting and gradients of full size it takes 40 %; the lower estimate is nothing."
             + held_up(job),
             snippet="table = torch.nn.EmbeddingBag(rows, size, sparse=True)\n"

@@ -42,8 +42,9 @@ class LayoutConversions(Rule[LayoutEvidence]):
     Their time, where nothing else runs beside. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    Keep model and images in `channels_last` from end to end. On AMD, PyTorch may use it for convolutions only with
-    `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment.
+    Keep the model and its images in `channels_last` from end to end.
+
+    - **AMD**: PyTorch on AMD may use it for convolutions only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment.
 
     ## How to verify
     These kernels are gone from *Kernels by total time*.
@@ -66,16 +67,11 @@ class LayoutConversions(Rule[LayoutEvidence]):
 
     def tell(self, job: JobEvidence[LayoutEvidence]) -> Finding | None:
         worst = job.worst
-        more = (
-            " PyTorch on AMD may use it for convolutions only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment."
-            if worst.is_amd
-            else ""
-        )
         return self.finding(
             job,
             f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step}",
             evidence=f"They are {job.percent(worst.compute_share)} of compute: {listed(job)} per step.",
-            advice=f"Keep the model and its images in `channels_last` from end to end.{more}",
+            cases=("AMD",) if worst.is_amd else (),
             assumption="No operator between the convolutions changes the order back." + held_up(job),
             snippet="model = model.to(memory_format=torch.channels_last)\n"
             "images = images.to(memory_format=torch.channels_last)",

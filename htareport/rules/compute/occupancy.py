@@ -47,13 +47,6 @@ _WHY = {
     Limiter.BLOCK_SIZE: "the size of blocks: {threads} threads",
     Limiter.BLOCKS: "the number of blocks: {threads} threads are too few for each",
 }
-_REMEDY = {
-    Limiter.REGISTERS: "Give threads fewer registers: `num_warps` larger or a smaller tile in Triton, `maxnreg`, "
-    "`__launch_bounds__` in CUDA.",
-    Limiter.SHARED_MEMORY: "Take less shared memory per block: a smaller tile, or fewer `num_stages` in Triton.",
-    Limiter.BLOCK_SIZE: "Choose blocks of 128 or 256 threads, of which several fit.",
-    Limiter.BLOCKS: "Choose blocks of 128 or 256 threads.",
-}
 
 
 class _Ways(NamedTuple):
@@ -201,7 +194,13 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
     Nothing is claimed: that more warps help is likely only where kernels wait for memory, of which C11 speaks.
 
     ## What to do
-    In Triton a smaller tile, more `num_warps`, fewer `num_stages`, or `maxnreg`; in CUDA `__launch_bounds__`.
+    Where registers spill, it gets slower: measure.
+
+    - **registers**: Give threads fewer registers: `num_warps` larger or a smaller tile in Triton, `maxnreg`,
+      `__launch_bounds__` in CUDA.
+    - **shared memory**: Take less shared memory per block: a smaller tile, or fewer `num_stages` in Triton.
+    - **block size**: Choose blocks of 128 or 256 threads, of which several fit.
+    - **blocks**: Choose blocks of 128 or 256 threads.
 
     ## How to verify
     More blocks fit, and the kernel takes less time.
@@ -262,7 +261,7 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
             severity=Severity.LOW,
             evidence=f"On rank {rank}, {job.percent(worst.share)} of compute is such kernels. The limit is {why}; "
             f"{worst.warps} warps are {job.percent(worst.room)} of what a processor holds.",
-            advice=_REMEDY[limiter] + " Where registers spill, it gets slower: measure.",
+            cases=(limiter.name.lower().replace("_", " "),),
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',
         )
 

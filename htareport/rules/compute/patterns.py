@@ -86,8 +86,8 @@ class Decomposed(Rule[DecomposedEvidence]):
     bandwidth, each occurrence by itself. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    PyTorch's own module where there is one (`torch.nn.RMSNorm`, `torch.nn.LayerNorm`, `F.gelu`), fused ones of Liger,
-    Transformer Engine or apex, or `torch.compile`.
+    Use {remedies|`torch.nn.LayerNorm`, `torch.nn.RMSNorm`, a fused rotary embedding or activation}; or `torch.compile`
+    the modules.
 
     ## How to verify
     Their kernels are gone, and one with a name of its own takes less.
@@ -137,7 +137,7 @@ class Decomposed(Rule[DecomposedEvidence]):
             job,
             f"{names} operator by operator: fused, up to {job.max_saving} less {job.per_step}",
             evidence=f"{told} {job.per_step}, each in several kernels that read and write whole tensors.",
-            advice=f"Use {'; '.join(pattern.remedy for pattern, _, _ in kinds)}; or `torch.compile` the modules.",
+            values={"remedies": "; ".join(pattern.remedy for pattern, _, _ in kinds)},
             assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth."
             + held_up(job),
             snippet=kinds[0][0].snippet,

@@ -50,8 +50,12 @@ class NoTensorCores(Rule[TensorCoreEvidence]):
     launches allow.
 
     ## What to do
-    `torch.autocast` in bfloat16, or float16 with a `GradScaler` where the device has no bfloat16 (V100, T4). Kernels of
-    16-bit types without tensor cores: channels and sizes that are multiples of 8, `channels_last`.
+    - **16 bits**: Make channels and sizes multiples of 8 and convolutions `channels_last`, so that the library has
+      kernels for tensor cores.
+    - **training**: Train under `torch.autocast("cuda", dtype=torch.{dtype|bfloat16})`{scaler|}. Check the loss: numbers
+      are coarser.
+    - **inference**: Run under `torch.autocast("cuda", dtype=torch.{dtype|bfloat16})`. Check the results: numbers are
+      coarser.
 
     ## How to verify
     Kernel names say `s16816`, `s884`, `tensorop`, `mfma` or the like.
@@ -87,19 +91,13 @@ class NoTensorCores(Rule[TensorCoreEvidence]):
         words = "16-bit types" if worst.is_half else "float32"
         dtype = "bfloat16" if worst.best == Precision.BF16 else "float16"
         scaler = "" if dtype == "bfloat16" or job.infers else " with a `torch.amp.GradScaler`"
-        advice = (
-            "Make channels and sizes multiples of 8 and convolutions `channels_last`, so that the library has kernels "
-            "for tensor cores."
-            if worst.is_half
-            else f'{"Run" if job.infers else "Train"} under `torch.autocast("cuda", dtype=torch.{dtype})`{scaler}. '
-            f"Check the {'results' if job.infers else 'loss'}: numbers are coarser."
-        )
         return self.finding(
             job,
             f"Matrix products and convolutions in {words} run without tensor cores: up to {job.max_saving} "
             f"{job.per_step}",
             evidence=f"Kernels for plain arithmetic are {job.percent(worst.compute_share)} of compute: {listed(job)}.",
-            advice=advice,
+            values={"dtype": dtype, "scaler": scaler},
+            cases=("16 bits" if worst.is_half else job.purpose,),
             assumption="In 16 bits they reach 60 % of the peak or 80 % of the bandwidth; without recorded shapes, they "
             "take half." + held_up(job),
             snippet=""
@@ -133,8 +131,8 @@ class NoTf32(Rule[Tf32Evidence]):
     lower estimate where shapes were not recorded. Of that, what no other work covers and the host's launches allow.
 
     ## What to do
-    `torch.set_float32_matmul_precision("high")`: inputs are rounded to 10 bits of mantissa, sums stay in float32. Or
-    `torch.autocast` in bfloat16, which halves the bytes too.
+    `torch.set_float32_matmul_precision("high")` rounds inputs of matrix products to 10 bits of mantissa; sums stay in
+    float32. Or `torch.autocast` in bfloat16, which halves the bytes too. Check the {results|loss}.
 
     ## How to verify
     Kernel names say `tf32` or `s1688`.
@@ -169,9 +167,7 @@ class NoTf32(Rule[Tf32Evidence]):
             job,
             f"Matrix products in float32 run without TF32: up to {job.max_saving} {job.per_step}",
             evidence=f"Kernels for plain float32 are {job.percent(worst.compute_share)} of compute: {listed(job)}.",
-            advice='`torch.set_float32_matmul_precision("high")` rounds inputs of matrix products to 10 bits of '
-            "mantissa; sums stay in float32. Or `torch.autocast` in bfloat16, which halves the bytes too. Check the "
-            f"{'results' if job.infers else 'loss'}.",
+            values={"results": "results"} if job.infers else None,
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption=f"They take {job.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
             "the bandwidth leave." + held_up(job),

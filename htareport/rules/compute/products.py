@@ -185,8 +185,8 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
     and the host's launches allow.
 
     ## What to do
-    Pad the sizes to multiples of 8 elements (16 for 8-bit types, 4 for float32): vocabulary, sequence length, hidden
-    and head size.
+    {what|Pad the sizes}: multiples of {elements|8 (16 for 8-bit types, 4 for float32)} elements are loaded 16 bytes at
+    a time. Masked or cut off behind, the padding changes no result.
 
     ## How to verify
     The names of their kernels say `align8`, or nothing of alignment.
@@ -222,8 +222,7 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
             job,
             f"Misaligned matrix products cost up to {job.max_saving} {job.per_step}",
             evidence=f"{why} no multiple of {worst.elements} elements (16 bytes). {_listed(job)}",
-            advice=f"{what}: multiples of {worst.elements} elements are loaded 16 bytes at a time. Masked or cut off "
-            "behind, the padding changes no result.",
+            values={"what": what, "elements": str(worst.elements)},
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(job),
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",

@@ -71,8 +71,11 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
     already (I3). Where each stands alone nothing is claimed. What is claimed here, C1 and C9 leave out.
 
     ## What to do
-    One product instead of several: query, key and value (or gate and up) in one layer, inputs stacked, a grouped
-    product. When tokens are generated: more sequences at once, or weights of fewer bits.
+    - **together**: Compute them as one: query, key and value (or gate and up) in one layer, inputs stacked, a grouped
+      product.
+    - **apart**: Give each product more rows: a larger batch, or several inputs stacked.
+    - **inference**: More sequences at once make the same time serve more of them; weights of 8 or 4 bits are read
+      faster.
 
     ## How to verify
     Fewer calls of these shapes in *Compute efficiency*, and less time in all.
@@ -127,10 +130,8 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
             f"{each}{'; …' if worst.count > len(worst.groups) else ''}. They read their matrices at "
             f"{job.percent(worst.bandwidth)} of the memory's bandwidth"
         )
-        more = "" if worst.trains else " More sequences at once make the same time serve more of them; weights of 8 or "
-        more += "" if worst.trains else "4 bits are read faster."
+        serving = () if worst.trains else ("inference",)
         title = f"{worst.calls:,.0f} products of at most {self.rows} rows take {job.time(worst.time)} {job.per_step}"
-        verify = "Fewer calls of these shapes in *Compute efficiency*, and less time in all."
         if not job.max_saving_ns:
             alone = "each stands alone between other kernels" if worst.together <= 1 else "memory allows little more"
             return self.finding(
@@ -138,8 +139,7 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
                 title,
                 severity=Severity.LOW,
                 evidence=f"{evidence}; {alone}.",
-                advice="Give each product more rows: a larger batch, or several inputs stacked." + more,
-                verify=verify,
+                cases=("apart", *serving),
             )
         return self.finding(
             job,
@@ -147,12 +147,10 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
             severity=severity_of(job.saving_share),
             evidence=f"{evidence}; on average {worst.together:.2g} of one shape follow each other with nothing computed "
             "between.",
-            advice="Compute them as one: query, key and value (or gate and up) in one layer, inputs stacked, a grouped "
-            "product." + more,
+            cases=("together", *serving),
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="They share one matrix, which is read once for all, unless they reach 70 % of the bandwidth "
             "already. The lower estimate is for a matrix of each: they are read at 85 % of it." + held_up(job),
-            verify=verify,
             snippet=_FUSED,
         )
 

@@ -18,15 +18,6 @@ from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 IDLE, COMMUNICATION, COPIES, OTHERS = "idle time", "exposed communication", "exposed copies", "kernels of other work"
 MEMORY, BELOW, ARITHMETIC = "waiting for memory", "kernels below the roof", "the arithmetic itself"
-_ADVICE = {
-    IDLE: "The device waits: the findings about the host and idle time come first.",
-    COMMUNICATION: "Hide communication, or send less, before anything is done about kernels.",
-    COPIES: "Pin memory, and copy ahead, beside the compute.",
-    OTHERS: "It goes into work that is no matrix product, convolution or attention: fuse it (`torch.compile`).",
-    MEMORY: "Products are so small or narrow that memory is their limit: larger batches, smaller types, fused layers.",
-    BELOW: "Products stay below what the device can do for their size: see *Compute efficiency*.",
-    ARITHMETIC: "The arithmetic itself takes it: smaller types, if the model allows.",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +44,15 @@ class LowUtilisation(Rule[LowUtilisationEvidence]):
     and attention what memory allows, what they take beyond that, and what the arithmetic takes at the peak.
 
     ## What to do
-    Begin with the largest part.
+    - **idle time**: The device waits: the findings about the host and idle time come first.
+    - **exposed communication**: Hide communication, or send less, before anything is done about kernels.
+    - **exposed copies**: Pin memory, and copy ahead, beside the compute.
+    - **kernels of other work**: It goes into work that is no matrix product, convolution or attention: fuse it
+      (`torch.compile`).
+    - **waiting for memory**: Products are so small or narrow that memory is their limit: larger batches, smaller types,
+      fused layers.
+    - **kernels below the roof**: Products stay below what the device can do for their size: see *Compute efficiency*.
+    - **the arithmetic itself**: The arithmetic itself takes it: smaller types, if the model allows.
 
     ## How to verify
     *MFU* in *Compute efficiency* rises.
@@ -115,5 +114,5 @@ class LowUtilisation(Rule[LowUtilisationEvidence]):
             severity=Severity.LOW,
             evidence=f"On rank {rank}, of {job.window}: {told}. Operations are known of {job.percent(worst.known)} of "
             "the compute kernels' time.",
-            advice=_ADVICE[largest[0][0]],
+            cases=(largest[0][0],),
         )

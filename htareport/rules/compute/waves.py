@@ -75,9 +75,8 @@ class WaveTail(Rule[WaveTailEvidence]):
     claimed here, C1 leaves out.
 
     ## What to do
-    A size just below the boundary: a little smaller batch, sequence or padding, so that the last wave is gone (which
-    is told of products whose grid follows from the tile in the kernel's name); or another tile
-    (`torch.compile(mode="max-autotune")`).
+    Choose sizes just below the boundary ({where|a grid that fills the device a whole number of times}), or let
+    `torch.compile` with `mode="max-autotune"` look for another tile.
 
     ## How to verify
     The kernel's grid is below the boundary, and it takes a wave less.
@@ -134,8 +133,7 @@ class WaveTail(Rule[WaveTailEvidence]):
             evidence=f"{job.percent(worst.compute_share)} of compute is such kernels: {listed(job)} {job.per_step}. "
             f"`{worst.name}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors hold "
             f"with {worst.held} each: {worst.better:,} would be a wave less.",
-            advice=f"Choose sizes just below the boundary ({where}), or let "
-            '`torch.compile` with `mode="max-autotune"` look for another tile.',
+            values={"where": where},
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
             "processors without any block count." + held_up(job),

@@ -95,6 +95,11 @@ class JobEvidence(Generic[E]):
         """That as a share of step time."""
         return min(1.0, self.max_saving_ns / self.step_ns) if self.step_ns else 0.0
 
+    @property
+    def purpose(self) -> str:
+        """What the job does, as a case of advice."""
+        return "inference" if self.infers else "training"
+
     def time(self, ns: float) -> str:
         """A time as text."""
         return text_of(ns, Unit.NANOSECONDS)

@@ -17,10 +17,7 @@ from htareport.rules.engine.base import Family, Rule, least_of, severity_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.wording import listed
 
-_MORE = "`torch.compile`, CUDA graphs, fused optimizers, larger batches"
-_MORE_OF_INFERENCE = "`torch.compile`, CUDA graphs, larger batches"
 _EDGES = 0.1  # Of the idle time: what is worth saying of the part whose cause is not known.
-_MORE_BY_GRAPHS = "graphs that hold more of the step, or several steps, and larger batches"  # It replays graphs.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +46,11 @@ class HostBound(Rule[HostBoundEvidence]):
     The idle time in which the host is late; half of it is the lower estimate.
 
     ## What to do
-    Launch more with less: `torch.compile`, CUDA graphs, fused optimizers (`fused=True`), larger batches. Time in which
-    nothing is recorded is Python: profile it with `with_stack=True` or py-spy.
+    - **graphs**: Let the host launch more at once: graphs that hold more of the step, or several steps, and larger
+      batches.
+    - **training**: Let the host launch more at once: `torch.compile`, CUDA graphs, fused optimizers, larger batches.
+    - **inference**: Let the host launch more at once: `torch.compile`, CUDA graphs, larger batches.
+    - **not recorded**: Where nothing is recorded it runs Python: take it out of the loop, or into another process.
 
     ## How to verify
     `idle_pct` and `host_wait_pct` go down in `htareport diff`.
@@ -88,8 +88,8 @@ class HostBound(Rule[HostBoundEvidence]):
         python = list[str]()
         if worst.nothing > 0.1 * job.max_saving_ns * worst.windows:
             runs.append(f"does something that is not recorded for {job.time(worst.nothing / worst.windows)}")
-            python.append("Where nothing is recorded it runs Python: take it out of the loop, or into another process.")
-        more = _MORE_BY_GRAPHS if worst.graphs else _MORE_OF_INFERENCE if job.infers else _MORE
+            python.append("not recorded")
+        more = "graphs" if worst.graphs else job.purpose
         where = f" The longest gap is in `{worst.frame}`." if worst.frame else ""
         edges = f", and {job.percent(worst.edges)} of it lies before the first or behind the last recorded GPU event"
         edges = edges if worst.edges > _EDGES else ""
@@ -98,7 +98,7 @@ class HostBound(Rule[HostBoundEvidence]):
             f"The GPU waits for the host in {job.percent(job.saving_share)} of {job.window}",
             evidence=f"It is idle for {job.percent(worst.idle)} of {job.window}; in {job.percent(worst.late)} of that "
             f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step}.{where}",
-            advice=" ".join([f"Let the host launch more at once: {more}.", *python]),
+            cases=(more, *python),
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
             snippet="" if worst.graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         )
@@ -124,8 +124,9 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
     Those gaps but for the data loader, and for the first `free` µs of each, which a step may well take to begin.
 
     ## What to do
-    Look at what runs there: logging, metrics, checkpoints, learning-rate schedules, validation. Do it every n steps, on
-    the device, or in a thread.
+    - **training**: Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the
+      device until they are printed.
+    - **inference**: Prepare the next input, and use the last output, in a thread while the device works.
 
     ## How to verify
     The gaps at the borders of steps are gone from the timeline.
@@ -157,10 +158,7 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
             f"The GPU is idle for {job.max_saving} per step between steps",
             evidence=f"At {worst.borders} borders between steps the device has run all of the last step's work, and the "
             f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
-            advice="Prepare the next input, and use the last output, in a thread while the device works."
-            if job.infers
-            else "Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the "
-            "device until they are printed.",
+            cases=(job.purpose,),
             assumption="A step begins 1 ms behind the last one's end.",
             snippet="" if job.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
         )

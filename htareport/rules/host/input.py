@@ -46,16 +46,14 @@ class _Loading(Rule[LoadingEvidence]):
         workers = any("_MultiProcessing" in name for name, _ in names)
         return LoadingEvidence(claim=claim, spans=spans, names=names, workers=workers, windows=per(rank))
 
-    def told(self, job: JobEvidence[LoadingEvidence], where: str, advice: str, snippet: str) -> Finding:
+    def loading_finding(self, job: JobEvidence[LoadingEvidence], where: str, snippet: str) -> Finding:
         """The finding of both."""
         worst = job.worst
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for the data loader{where}",
             evidence=f"While the device is idle the host runs {listed(worst.names, job, worst.windows)} {job.per_step}.",
-            advice=advice,
             assumption="Loading is hidden behind the device's work altogether.",
-            verify="*Data loading* is gone from *Idle time by what the host did*.",
             snippet=snippet,
         )
 
@@ -72,21 +70,19 @@ class InputStall(_Loading):
     The idle time that the loader fills.
 
     ## What to do
-    More workers (`num_workers`) and more ahead (`prefetch_factor`); profile the dataset's `__getitem__`; decode on the
-    device or beforehand; read from a faster disk.
+    More workers (at most as many as cores per rank) or more ahead (`prefetch_factor`); profile the dataset's
+    `__getitem__`; decode on the GPU or beforehand.
 
     ## How to verify
-    *Data loading* is gone from the idle time by what the host did.
+    *Data loading* is gone from *Idle time by what the host did*.
     """
 
     code, title, single = "H14", "The device waits for the data loader", False
 
     def tell(self, job: JobEvidence[LoadingEvidence]) -> Finding:
-        return self.told(
+        return self.loading_finding(
             job,
             ", whose workers are too slow" if job.worst.workers else "",
-            "More workers (at most as many as cores per rank) or more ahead (`prefetch_factor`); profile the dataset's "
-            "`__getitem__`; decode on the GPU or beforehand.",
             "DataLoader(dataset, batch_size, num_workers=16, prefetch_factor=4, persistent_workers=True)",
         )
 
@@ -103,20 +99,17 @@ class SingleProcessLoader(_Loading):
     The idle time that the loader fills, if enough workers load ahead.
 
     ## What to do
-    Load in worker processes (`num_workers`, as many as cores per rank allow), which stay (`persistent_workers=True`)
-    and fill pinned memory (`pin_memory=True`).
+    Load in worker processes and ahead: `num_workers=4` or more, `persistent_workers=True`, and `pin_memory=True`.
 
     ## How to verify
-    *Data loading* is gone from the idle time by what the host did.
+    *Data loading* is gone from *Idle time by what the host did*.
     """
 
     code, title, single = "H15", "The data loader works in the main process", True
 
     def tell(self, job: JobEvidence[LoadingEvidence]) -> Finding:
-        return self.told(
+        return self.loading_finding(
             job,
             ", which works in the main process",
-            "Load in worker processes and ahead: `num_workers=4` or more, `persistent_workers=True`, and "
-            "`pin_memory=True`.",
             "DataLoader(dataset, batch_size, num_workers=8, persistent_workers=True, pin_memory=True)",
         )

@@ -47,8 +47,8 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
     Those gaps, but for 1 µs per kernel. Where a CUDA graph could replay the step (H3), what that could save.
 
     ## What to do
-    CUDA graphs: `torch.compile(mode="reduce-overhead")` or `torch.cuda.make_graphed_callables`; foreach or fused
-    optimizers; larger batches.
+    Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), {optimizer|fused optimizers
+    (`fused=True`), }larger batches.
 
     ## How to verify
     Fewer launches per step; idle time of operators and launch calls goes down.
@@ -107,8 +107,7 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
             evidence=f"{worst.small / worst.windows:,.0f} of {worst.events / worst.windows:,.0f} device events {job.per_step} are "
             f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
             f"{worst.graph}".strip(),
-            advice='Launch them together: CUDA graphs (`torch.compile(mode="reduce-overhead")`), '
-            f"{'' if job.infers else 'fused optimizers (`fused=True`), '}larger batches.",
+            values={"optimizer": ""} if job.infers else None,
             assumption="One launch starts them all; 10 µs per step are kept."
             if worst.proven
             else "One launch starts them all; each keeps 1 µs.",

@@ -48,8 +48,9 @@ class DriverAllocations(Rule[DriverAllocationsEvidence]):
     The idle time in which they run.
 
     ## What to do
-    `PYTORCH_ALLOC_CONF=expandable_segments:True`, inputs of fixed shapes, less memory at the peak. In the first steps
-    of a run such calls are normal: record later ones.
+    Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak.
+
+    - **start**: If this is the start of the process, record once it is warm: such calls are normal there.
 
     ## How to verify
     No `cudaMalloc` or `cudaFree` within the steps.
@@ -77,16 +78,12 @@ class DriverAllocations(Rule[DriverAllocationsEvidence]):
 
     def tell(self, job: JobEvidence[DriverAllocationsEvidence]) -> Finding:
         worst = job.worst
-        often = "Set `PYTORCH_ALLOC_CONF=expandable_segments:True`, keep shapes fixed, lower the peak."
         return self.finding(
             job,
             f"Memory is asked from the driver while the GPU is idle: {job.max_saving} {job.per_step}",
             evidence=f"{worst.calls / worst.windows:,.3g}× {job.per_step}; idle time is filled by "
             f"{listed(worst.names, job, worst.windows)}.",
-            advice="If this is the start of the process, record once it is warm: such calls are normal there. Else "
-            f"{often[0].lower()}{often[1:]}"
-            if worst.start_ns
-            else often,
+            cases=("start",) if worst.start_ns else (),
             assumption="The cache serves every allocation after the first steps.",
             snippet="PYTORCH_ALLOC_CONF=expandable_segments:True python main.py",
         )

@@ -59,9 +59,12 @@ class PythonOverhead(Rule[PythonOverheadEvidence]):
     The idle time that such functions fill; half of it is the lower estimate. Recording stacks slows Python itself.
 
     ## What to do
-    In the backward pass: fewer hooks, custom functions that `torch.compile` traces (compiled autograd), or operators
-    in C++ or Triton. Elsewhere: `torch.compile` runs without Python between operators; take loops over tensors, logging
-    and bookkeeping out of the step.
+    - **backward**: Take Python out of the backward pass: remove hooks or let one do the work of many, and let
+      `torch.compile` trace custom functions (compiled autograd), or write them as operators in C++ or Triton.
+    - **wrapper**: These are PyTorch's own functions around modules and operators: `torch.compile` or CUDA graphs run
+      without them. Fewer, larger modules help as well.
+    - **code**: Take what it does out of the step, do it every n steps or for all tensors at once; or let
+      `torch.compile` trace it, or write it in C++.
 
     ## How to verify
     The function is gone from the idle time, and the step is shorter without stacks, too.
@@ -113,21 +116,13 @@ class PythonOverhead(Rule[PythonOverheadEvidence]):
             f"Python code keeps the GPU waiting {job.max_saving} {job.per_step}, in {what}",
             evidence=f"The device is idle while the host runs {said} {job.per_step}: in the function itself, in no "
             f"operator or call of the runtime.{within}",
-            advice=_ADVICE[kind],
+            cases=(kind,),
             assumption="That Python takes no time any more. Recording stacks slows Python itself: it is less without.",
             snippet=_SNIPPETS[kind],
         )
 
 
 _BACK, _WRAPPER, _CODE = "backward", "wrapper", "code"
-_ADVICE = {
-    _BACK: "Take Python out of the backward pass: remove hooks or let one do the work of many, and let `torch.compile` "
-    "trace custom functions (compiled autograd), or write them as operators in C++ or Triton.",
-    _WRAPPER: "These are PyTorch's own functions around modules and operators: `torch.compile` or CUDA graphs run "
-    "without them. Fewer, larger modules help as well.",
-    _CODE: "Take what it does out of the step, do it every n steps or for all tensors at once; or let `torch.compile` "
-    "trace it, or write it in C++.",
-}
 _SNIPPETS = {
     _BACK: "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)  # Its backward pass, too.",
     _WRAPPER: 'model = torch.compile(model, mode="reduce-overhead")',

@@ -136,7 +136,11 @@ class ScalarReadback(Waits):
     In each gap, no more than the host has spent in waiting calls since the last one.
 
     ## What to do
-    Keep losses and metrics as tensors, add them up on the device, and read them every n steps.
+    `float(x)`, `if x:` and `print(x)` read as well.
+
+    - **training**: Keep losses and metrics as tensors, add them up on the device and read them every n steps.
+    - **inference**: Take such numbers from what the host knows (lengths, whether a mask is all ones), decide on the
+      device (`torch.where`), or read them all at once at the end.
 
     ## How to verify
     Fewer `aten::item` calls per step; the gaps behind them are gone.
@@ -149,13 +153,7 @@ class ScalarReadback(Waits):
             job,
             f"Reading single numbers from the GPU leaves it idle for {job.max_saving} {job.per_step}",
             evidence=behind(job),
-            advice=(
-                "Take such numbers from what the host knows (lengths, whether a mask is all ones), decide on the "
-                "device (`torch.where`), or read them all at once at the end. "
-                if job.infers
-                else "Keep losses and metrics as tensors, add them up on the device and read them every n steps. "
-            )
-            + "`float(x)`, `if x:` and `print(x)` read as well.",
+            cases=(job.purpose,),
             assumption="The host uses the time that it spent in the call to launch ahead.",
             snippet=_AT_ONCE if job.infers else _LATER,
         )
@@ -238,11 +236,13 @@ class WholeDevice(Waits):
     In each gap, no more than the host has spent in waiting calls since the last one.
 
     ## What to do
-    Remove `torch.cuda.synchronize()` that is left from timing or debugging (time with `torch.cuda.Event` instead), and
-    unset `CUDA_LAUNCH_BLOCKING`, `HIP_LAUNCH_BLOCKING` and `AMD_SERIALIZE_KERNEL`.
+    - **blocking**: Unset `CUDA_LAUNCH_BLOCKING` (on AMD `HIP_LAUNCH_BLOCKING`, `AMD_SERIALIZE_KERNEL`): it is for
+      debugging.
+    - **calls**: Remove `torch.cuda.synchronize()` left from timing or debugging; time with events, which do not wait.
 
     ## How to verify
-    No `cudaDeviceSynchronize` within the steps.
+    - **blocking**: Launch calls take a few µs each.
+    - **calls**: No `cudaDeviceSynchronize` within the steps.
     """
 
     code, title, kind = "H8", "The host waits for the whole device", Drain.DEVICE
@@ -256,20 +256,16 @@ class WholeDevice(Waits):
                 job,
                 f"Every launch waits for its kernel: {idle}",
                 evidence="Launch calls return only once their kernels have run, as under `CUDA_LAUNCH_BLOCKING=1`.",
-                advice="Unset `CUDA_LAUNCH_BLOCKING` (on AMD `HIP_LAUNCH_BLOCKING`, `AMD_SERIALIZE_KERNEL`): it is for "
-                "debugging.",
+                cases=("blocking",),
                 assumption="The host launches ahead of the device.",
-                verify="Launch calls take a few µs each.",
                 snippet="unset CUDA_LAUNCH_BLOCKING",
             )
         return self.finding(
             job,
             f"The host waits for the whole device within the step: {idle}",
             evidence=behind(job),
-            advice="Remove `torch.cuda.synchronize()` left from timing or debugging; time with events, which do not "
-            "wait.",
+            cases=("calls",),
             assumption="The host uses the time that it spent in the call to launch ahead.",
-            verify="No `cudaDeviceSynchronize` within the steps.",
             snippet="start = torch.cuda.Event(enable_timing=True)  # Instead of time.time() and synchronize().",
         )
 

@@ -72,8 +72,10 @@ class NearCapacity(Rule[NearCapacityEvidence]):
     asks again, which stops the device. An engine for inference may well take memory ahead on purpose.
 
     ## What to do
-    Recompute activations (`torch.utils.checkpoint`), shard (`fully_shard`), a fused or 8-bit optimizer, a smaller
-    batch. *Memory over time* shows what the peak consists of.
+    - **training**: Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak,
+      by operator* has what takes most.
+    - **inference**: An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`).
+      Else use smaller batches or a quantised model.
 
     ## How to verify
     *Peak reserved* is below 90 % of the memory.
@@ -98,11 +100,7 @@ class NearCapacity(Rule[NearCapacityEvidence]):
             job,
             f"Memory is nearly full: {job.percent(worst.share)} of {sized(worst.capacity)} are taken",
             evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak)} at the peak.",
-            advice="Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak, "
-            "by operator* has what takes most."
-            if worst.trains
-            else "An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`). "
-            "Else use smaller batches or a quantised model.",
+            cases=("training" if worst.trains else "inference",),
             snippet=_RECOMPUTE if worst.trains else "",
             severity=Severity.MEDIUM if worst.trains else Severity.LOW,
         )
@@ -196,8 +194,10 @@ class Growth(Rule[GrowthEvidence]):
     No time: the run fails once memory is full.
 
     ## What to do
-    Look for what keeps tensors alive: a sum of losses without `.detach()`, outputs in a list, a graph that is retained.
-    `torch.cuda.memory._record_memory_history()` shows the lines that allocated them.
+    - **training**: Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a retained
+      graph.
+    - **inference**: Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under
+      `torch.inference_mode()`.
 
     ## How to verify
     *Growth* is 0.
@@ -233,11 +233,7 @@ class Growth(Rule[GrowthEvidence]):
             job,
             f"{sized(worst.more)} more are held after every step",
             evidence=f"On rank {rank}, {worst.device}, memory grew in each of {worst.steps} steps.{full}{owner}",
-            advice="Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under "
-            "`torch.inference_mode()`."
-            if job.infers
-            else "Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a "
-            "retained graph.",
+            cases=(job.purpose,),
             snippet="with torch.inference_mode():\n    out = model(batch)"
             if job.infers
             else "total += loss.detach()  # Not total += loss.",
@@ -283,7 +279,11 @@ class PeakOwner(Rule[PeakOwnerEvidence]):
     No time by itself: less memory allows larger batches.
 
     ## What to do
-    Attention scores: `F.scaled_dot_product_attention`. Logits: a loss in chunks. Activations: recompute them.
+    If these are attention scores, use `F.scaled_dot_product_attention`.
+
+    - **training**: If they are logits, compute the loss in chunks. If they are activations, recompute them in the
+      backward pass.
+    - **inference**: If they are logits, keep only those that are read. If they are activations, use smaller batches.
 
     ## How to verify
     *Peak allocated* goes down.
@@ -317,12 +317,7 @@ class PeakOwner(Rule[PeakOwnerEvidence]):
             job,
             f"`{worst.owner}` holds {job.percent(worst.bytes / worst.peak)} of the memory at the peak",
             evidence=f"On rank {rank}, {worst.device}: {sized(worst.bytes)} of {sized(worst.peak)}.",
-            advice="If these are attention scores, use `F.scaled_dot_product_attention`; if logits, "
-            + (
-                "only those that are read; if activations, smaller batches."
-                if job.infers
-                else "a loss in chunks; if activations, recompute them in the backward pass."
-            ),
+            cases=(job.purpose,),
             snippet="" if job.infers else _RECOMPUTE,
             severity=Severity.LOW,
         )

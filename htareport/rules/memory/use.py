@@ -80,8 +80,10 @@ class Headroom(Rule[HeadroomEvidence]):
     all of it grew with the batch, and no more than `most`.
 
     ## What to do
-    A larger batch. In training the learning rate may have to follow; where the batch must stay as it is, let fewer
-    devices do the work, or gradients be accumulated over fewer, larger micro-batches.
+    - **training**: Raise the batch size by up to {times|that many} times, and adjust the learning rate. Where it must
+      stay, use fewer devices, or fewer and larger micro-batches.
+    - **inference**: Raise the batch size by up to {times|that many} times: serve more requests together. Where there
+      are not as many, use fewer devices, or share this one.
 
     ## How to verify
     Samples per second rise, and the share of idle time goes down.
@@ -130,11 +132,8 @@ class Headroom(Rule[HeadroomEvidence]):
             f"{job.window} because the host dispatches. With the larger batch that is {job.time(worst.saved)} less "
             f"{job.per_step}, for as many samples as today: no further saving where findings about the host count that "
             "time.",
-            advice=f"Raise the batch size by up to {worst.times:.2g} times, and adjust the learning rate. Where it must "
-            "stay, use fewer devices, or fewer and larger micro-batches."
-            if worst.trains
-            else f"Raise the batch size by up to {worst.times:.2g} times: serve more requests together. Where there are "
-            "not as many, use fewer devices, or share this one.",
+            values={"times": f"{worst.times:.2g}"},
+            cases=("training" if worst.trains else "inference",),
             assumption="Dispatch takes as long for a larger batch.",
             snippet=f"loader = DataLoader(dataset, batch_size=int({worst.times:.2g} * batch_size))"
             if worst.trains
@@ -245,7 +244,8 @@ class Spike(Rule[SpikeEvidence]):
     No time by itself: without that moment a larger batch fits.
 
     ## What to do
-    Look at the operator: work in chunks there, in place, or free what it does not need before.
+    Lower that moment, and a larger batch fits: work in chunks there ({what|logits and losses}, say), in place, or free
+    before what it does not need.
 
     ## How to verify
     *Peak allocated* comes near what is held nearly all the time.
@@ -288,9 +288,7 @@ class Spike(Rule[SpikeEvidence]):
             f"Memory peaks at {sized(worst.peak)} for a moment; nearly all the time it is {sized(worst.usual)} at most",
             evidence=f"On rank {rank}, {worst.device}, more is held for {job.percent(worst.share)} of the time only, "
             f"and the allocator has taken {job.percent(worst.fill)} of the memory for it.{owner}",
-            advice="Lower that moment, and a larger batch fits: work in chunks there "
-            f"({'logits' if job.infers else 'logits and losses'}, say), in place, or free before what it does not "
-            "need.",
+            values={"what": "logits"} if job.infers else None,
             snippet="" if job.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
             severity=Severity.LOW,
         )

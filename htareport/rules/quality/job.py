@@ -138,7 +138,9 @@ class MissingOptions(Rule[MissingOptionsEvidence]):
     Nothing: it says how to record what is missing.
 
     ## What to do
-    Record once more with the options named. Stacks slow the host: record them apart from what is measured.
+    Record once more with these options.
+
+    - **stacks**: Stacks slow the host: record them apart from what is measured.
 
     ## How to verify
     The rules that were not checked are.
@@ -172,8 +174,7 @@ class MissingOptions(Rule[MissingOptionsEvidence]):
             job,
             f"More can be said with {joined_words([f'`{_UNLOCKS[name][0]}`' for name in there])}",
             evidence=f"{words[:1].upper()}{words[1:]}.",
-            advice="Record once more with these options."
-            + (" Stacks slow the host: record them apart from what is measured." if "stacks" in there else ""),
+            cases=("stacks",) if "stacks" in there else (),
             snippet=profiler_call(job, *options, *(["with_stack=True"] * ("stacks" in there))),
             severity=Severity.LOW,
         )

@@ -63,12 +63,13 @@ class WorkMissing(Rule[MissingEvidence]):
     Nothing: advice about idle time of these ranks is held back.
 
     ## What to do
-    Record fewer steps (the profiler's buffers ran full), with the current PyTorch and driver. If graphs are not
-    recorded, record once without them (`enforce_eager=True`, without `mode="reduce-overhead"`). If they are captured,
-    record later, when they are replayed.
+    - **capture**: Record later, when the graphs are replayed.
+    - **lost**: Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and driver.
+      If graphs are not recorded, record once without them (`enforce_eager=True`, without `mode="reduce-overhead"`).
 
     ## How to verify
-    Every launch has its device event.
+    - **capture**: Graph launches, and no captures, are in the trace.
+    - **lost**: Every launch has its device event.
     """
 
     code, title, family = "Q3", "Work of the device is missing", Family.QUALITY
@@ -110,8 +111,7 @@ class WorkMissing(Rule[MissingEvidence]):
                 "Graphs are captured in this recording, and do not run: no advice is given on idle time",
                 evidence=f"{launches.captured:,} of {launches.captured + launches.kernels:,} launches of kernels are captured into "
                 "a graph.",
-                advice="Record later, when the graphs are replayed.",
-                verify="Graph launches, and no captures, are in the trace.",
+                cases=("capture",),
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
@@ -120,9 +120,7 @@ class WorkMissing(Rule[MissingEvidence]):
             job,
             "Work of the GPU is missing from the trace, so it seems idle: no advice is given on idle time",
             evidence=f"{words[:1].upper()}{words[1:]}.",
-            advice="Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and "
-            "driver. If graphs are not recorded, record once without them.",
-            verify="Every launch has its device event.",
+            cases=("lost",),
             snippet=profiler_call(job, steps=2),
             severity=Severity.MEDIUM,
         )

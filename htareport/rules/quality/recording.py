@@ -91,10 +91,12 @@ class WarmUp(Rule[WarmUpEvidence]):
     Nothing by itself: means and shares include what later steps don't have.
 
     ## What to do
-    Leave the step out (`--steps`), or raise `warmup` in the profiler's schedule.
+    - **start**: Run some steps before the recording begins, and mark steps with `prof.step()`.
+    - **step**: Leave it out with `--steps`, or raise `warmup` in the profiler's schedule.
 
     ## How to verify
-    The first step is as long as the others.
+    - **start**: No launch call takes a millisecond.
+    - **step**: The first step is as long as the others.
     """
 
     code, title, family = "Q2", "Warm-up within the recording", Family.QUALITY
@@ -129,8 +131,7 @@ class WarmUp(Rule[WarmUpEvidence]):
                 f"The recording includes the start of the process, which takes {job.time(worst.start_ns)}",
                 evidence="For that long the device is idle while memory is asked from the driver and kernels are "
                 "loaded. Much of what follows is about the start, not about a step.",
-                advice="Run some steps before the recording begins, and mark steps with `prof.step()`.",
-                verify="No launch call takes a millisecond.",
+                cases=("start",),
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
@@ -139,8 +140,7 @@ class WarmUp(Rule[WarmUpEvidence]):
             job,
             f"Step {number}, the first recorded, takes {length / usual:.2g} times as long as the others",
             evidence=f"It takes {job.time(length)}, the others {job.time(usual)} in the median: it still warms up.",
-            advice="Leave it out with `--steps`, or raise `warmup` in the profiler's schedule.",
-            verify="The first step is as long as the others.",
+            cases=("step",),
             snippet=f"htareport report TRACES --steps {worst.other_steps.replace(' ', '')}",
             steps=tuple(each[0] for each in worst.slow_steps),
             severity=Severity.LOW,

@@ -37,9 +37,12 @@ class Sensitive(Rule[SensitiveEvidence]):
     Nothing: it is about who may see the files. What was found is counted, never shown.
 
     ## What to do
-    This report and its JSON hold stand-ins instead, unless `--no-redact` was given; the trace files hold it as it is.
-    Keep them where only those go who may know it; replace tokens and passwords that others have seen. Names of files
-    and folders come with `with_stack=True`, the rest with `prof.add_metadata` or strings given to `record_function`.
+    - **shown**: Make the report without `--no-redact` before anybody else gets it.
+    - **redacted**: This report has stand-ins instead; be careful who you share the trace files with.
+    - **secrets**: Replace tokens and passwords that others may have seen, and find what wrote them:
+      `prof.add_metadata`, `record_function` with a text of the run's configuration, or command lines.
+    - **names**: Names of folders and users come with `with_stack=True`, those of hosts with the profiler's own
+      metadata.
 
     ## How to verify
     Traces recorded anew hold none, or names only.
@@ -73,18 +76,7 @@ class Sensitive(Rule[SensitiveEvidence]):
             f"The trace files hold {joined_words(which)}"
             + (", and so does this report: it was made with `--no-redact`" if kept else ""),
             evidence=f"In the distinct texts of the files{others}: {places}. Values are not shown here.",
-            advice=("Make the report without `--no-redact` before anybody else gets it. " if kept else "")
-            + ("This report has stand-ins instead; mind who gets the trace files. " if not kept else "")
-            + _advice(secret),
+            cases=("shown" if kept else "redacted", "secrets" if secret else "names"),
             snippet="" if not kept else "htareport report traces/ -o report.html  # Redacts by default.",
             severity=Severity.LOW,  # It costs no time: a warning above says it first where there are secrets.
         )
-
-
-def _advice(secret: list[str]) -> str:
-    if secret:
-        return (
-            "Replace tokens and passwords that others may have seen, and find what wrote them: `prof.add_metadata`, "
-            "`record_function` with a text of the run's configuration, or command lines."
-        )
-    return "Names of folders and users come with `with_stack=True`, those of hosts with the profiler's own metadata."
