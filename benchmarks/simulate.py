@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from htareport import render
 from htareport.algorithms.frame_packing import pack
 from htareport.analyses import discover
+from htareport.files.output import write
 from htareport.rules import discover as discover_rules
 from htareport.run.runner import Work, combined, summarize
 from htareport.run.summaries import RankSummary
@@ -111,7 +111,7 @@ def main() -> None:
     seconds = {"combine": time.process_time() - clock}
     for path in options.output:
         clock = time.process_time()
-        render.write(report, path)
+        write(report, path)
         seconds[path.suffix[1:]] = time.process_time() - clock
     figures = json.dumps({"ranks": options.ranks, "summary": largest, "seconds": seconds})
     if options.figures:

@@ -9,10 +9,11 @@ import warnings
 import pytest
 from builder import TraceBuilder
 
-from htareport import TraceAnalysis, analyze, render
+from htareport import TraceAnalysis, analyze
 from htareport.analyses.time.step_time import StepTime
 from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import NothingToReadError
+from htareport.files.output import encoded, write
 from htareport.render.comment import comment
 from htareport.report import Report
 
@@ -79,7 +80,7 @@ def test_it_is_marked(report):
 @pytest.mark.parametrize("suffix", [".html", ".md", ".eml", ".json"])
 def test_every_format_says_so(report, suffix):
     """Whatever else is left out for space."""
-    data = render.encoded(report, suffix).decode().replace("=\n", "").replace("\n", " ")
+    data = encoded(report, suffix).decode().replace("=\n", "").replace("\n", " ")
     assert "Rank 1 is salvaged" in data.replace("\\", "")
 
 
@@ -87,7 +88,7 @@ def test_every_format_says_so(report, suffix):
 def test_the_pdf_says_so(report, tmp_path):
     """On its first page."""
     pytest.importorskip("weasyprint", exc_type=(ImportError, OSError), reason="WeasyPrint or Pango is not here")
-    path = render.write(report, tmp_path / "a.pdf")
+    path = write(report, tmp_path / "a.pdf")
     command = [str(shutil.which("pdftotext")), "-l", "1", str(path), "-"]
     text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert "Rank 1 is salvaged" in " ".join(text.split())

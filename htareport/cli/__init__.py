@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from htareport.cli import channels, console, export
 from htareport.errors import HtaReportError
+from htareport.files.output import output_formats
 
 EXIT_OUTPUT, EXIT_INTERNAL, EXIT_INTERRUPTED = 5, 70, 130
 
@@ -90,7 +91,7 @@ class _Version(argparse.Action):
     """As argparse's own, but the version is looked up only when asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from htareport import __version__
+        from htareport._version import __version__
 
         console.out(f"htareport {__version__}")
         parser.exit()
@@ -150,9 +151,9 @@ def _add_diff(commands: Any) -> None:
 
 def _add_report_options(report: Any) -> None:
     add = report.add_argument
-    add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format: .html .pdf (a summary "
-        "of up to 4 pages) .md .json .json.gz .eml (a mail) .xml (JUnit: the gates) .csv.zip (every table); - is "
-        "Markdown on standard output; repeatable (default: report.html)")  # fmt: skip
+    formats = ", ".join(f"{suffix} ({kind.help()})" for suffix, kind in output_formats().items())
+    add("-o", "--output", metavar="FILE", action="append", help="the suffix picks the format; - is Markdown on "
+        f"standard output; repeatable (default: report.html). {formats}")  # fmt: skip
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     _add_reading_options(report)
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")

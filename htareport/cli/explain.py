@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from htareport.analyses import Analysis
-    from htareport.plugins.options import Configurable
     from htareport.report import TableSpec
     from htareport.rules.engine.base import AnyRule
 
@@ -141,7 +140,7 @@ def _rule(each: type[AnyRule]) -> Iterator[str]:
     yield from _wrapped(f'As a gate: --fail-on "finding: {each.code}".', "")
 
 
-def _settings(each: type[Configurable], heading: str) -> Iterator[str]:
+def _settings(each: type[Analysis | AnyRule], heading: str) -> Iterator[str]:
     if options := each.options():
         yield from (console.heading(heading), "")
         ranges = each.ranges()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from htareport.export.files import CopyFolder
     from htareport.rank.rank import Rank
     from htareport.reading.sources.job import Trace
-    from htareport.rows.options import ReadOptions
+    from htareport.trace import ReadOptions
 
 COUNTERS_EPILOG = """\
 examples:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from htareport import render
 from htareport.cli import console
 from htareport.cli.report import EXIT_PARTIAL, check_output
 from htareport.errors import UsageError
 from htareport.files.locations import is_folder, located, shown, size_of
+from htareport.files.output import write_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,7 +28,7 @@ def run(arguments: Namespace) -> int:
 
     made = overview(folder, output)
     console.problems([f"{name}: {reason}" for name, reason in made.damaged], [])
-    path = render.write_bytes(output, made.page.encode())
+    path = write_bytes(output, made.page.encode())
     if not arguments.quiet:
         console.out(f"{shown(path)}  {console.size(size_of(path))}  {made.runs} run{'' if made.runs == 1 else 's'}")
     return EXIT_PARTIAL if made.damaged and not arguments.allow_partial else 0

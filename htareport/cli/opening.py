@@ -24,7 +24,7 @@ def open_trace(source: str, options: ReportOptions) -> Trace:
     """Find the trace files of one run; they will be read as the options say."""
     from htareport.reading.cache import is_possible
     from htareport.reading.sources.job import Trace
-    from htareport.rows.options import ReadOptions
+    from htareport.trace import ReadOptions
 
     if options.cache and not options.no_cache and not is_possible():
         console.warning("--cache: nothing is kept without pyarrow: pip install 'htareport[cache]'")

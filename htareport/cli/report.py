@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from htareport import render
 from htareport.cli import console, opening
 from htareport.cli.config import AMOUNTS, CACHING, READING, ReportOptions, did_you_mean, report_options
 from htareport.errors import MissingLibraryError, OutputError, UsageError
 from htareport.files.locations import is_folder, is_remote, located, paths_of, resolved, shown, size_of
+from htareport.files.output import encoded, output_formats, write_all
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -136,8 +136,9 @@ def check_output(output: str) -> None:
             raise OutputError("-o -: there is no standard output")
         return
     path = located(output)
-    if not path.name.lower().endswith(render.SUFFIXES):
-        known = f"{' '.join(render.SUFFIXES)}, and - for Markdown on standard output"
+    suffixes = tuple(output_formats())
+    if not path.name.lower().endswith(suffixes):
+        known = f"{' '.join(suffixes)}, and - for Markdown on standard output"
         raise UsageError(f"-o {shown(output)}: the suffix picks the format; there are {known}")
     try:
         if is_remote(path):
@@ -213,7 +214,9 @@ def _analyzed(source: str, options: ReportOptions, *, quiet: bool) -> Report:
     trace = opening.open_trace(source, options)
     _refuse_overwriting(trace, options.output)
     if any(output.lower().endswith(".html") for output in options.output):
-        render.prepare(options.plotlyjs)
+        from htareport.render.html import plotly_bundle
+
+        plotly_bundle.prepare(options.plotlyjs)
     with opening.executor(trace, options) as executor, console.progress(trace.label, quiet=quiet) as progress:
         return analyze(
             trace,
@@ -238,7 +241,7 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
     """Write every output, the others too if one fails; return whether one did."""
     failed, written = False, list[str]()
     files = [output for output in options.output if output != "-"]
-    for path, error in render.write_all(report, files, plotlyjs=options.plotlyjs, paper=options.paper):
+    for path, error in write_all(report, files, plotlyjs=options.plotlyjs, paper=options.paper):
         if error is None:
             written.append(f"{shown(path)}  {console.size(size_of(path))}")
         elif isinstance(error, MissingLibraryError):  # The others are worth having: a failure only if asked to be one.
@@ -249,7 +252,7 @@ def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:
             failed = True
     if "-" in options.output:  # Last, since whoever reads us may leave.
         try:
-            console.write(render.encoded(report, ".md").decode())
+            console.write(encoded(report, ".md").decode())
         except OSError as error:
             console.error(f"-: {error.strerror or error}")
             failed = True

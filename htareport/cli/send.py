@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from htareport import render
 from htareport.cli import console, opening
 from htareport.cli.config import CACHING, READING, report_options
 from htareport.cli.report import EXIT_PARTIAL, check_output, chosen_analyses, chosen_rules
 from htareport.errors import OutputError, UsageError
 from htareport.files.locations import located, shown
+from htareport.files.output import write_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
     made = mail.mail(report, subject=arguments.subject or "", sender=server.sender, to=to, date=datetime.now(UTC))
     console.problems([], [f"the mail {reason}" for reason in made.missing])
     if arguments.output:
-        render.write_bytes(arguments.output, made.encoded())
+        write_bytes(arguments.output, made.encoded())
     try:
         smtp.send(server, made.message, to)
     except OutputError as error:
@@ -95,7 +95,7 @@ def _keep(made: Mail, output: str | None) -> str:
     try:
         path = located(output) if output else _free_name()
         if not output:
-            render.write_bytes(path, made.encoded())
+            write_bytes(path, made.encoded())
     except OutputError as error:
         return f"nor could the mail be kept: {error}"
     return f"the mail is kept in {shown(path)}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from htareport.rank.capability import Capability
     from htareport.reading.sources.job import Trace
-    from htareport.rows.options import ReadOptions
+    from htareport.trace import ReadOptions
 
 EXIT_PARTIAL = 4
 

@@ -11,11 +11,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from htareport.analyses.host.queue_length import queue_series
-from htareport.analyses.memory.memory_bandwidth import bandwidth_levels
 from htareport.export.files import CopyFolder
 from htareport.export.numbered import threads_of
 from htareport.export.rewrite import micros
+from htareport.rank.bandwidth import bandwidth_levels
+from htareport.rank.queue import queue_series
 from htareport.rank.rank import Rank
 
 QUEUE, BANDWIDTH = "Queue Length", "Memcpy BW"

@@ -12,7 +12,8 @@ from htareport.analyses.communication.comm_overlap import CommOverlap
 from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown, exclusive_times
 from htareport.analyses.time.idle_time import IdleTime
 from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
-from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.hta.ranks import LoadedRanks
+from htareport.hta.units import PER_US
 from htareport.rank import kernel_stats
 from htareport.rank.rank import Rank
 

@@ -12,13 +12,15 @@ import pandas as pd
 
 from htareport.algorithms import series
 from htareport.analyses.host.launch_stats import LaunchStats, launch_rows
-from htareport.analyses.host.queue_length import queue_series, without_pauses
+from htareport.analyses.host.queue_length import without_pauses
 from htareport.analyses.kernels.cupti_counters import counter_rows
-from htareport.analyses.memory.memory_bandwidth import bandwidth_levels
 from htareport.export.counters import write_counters
 from htareport.export.files import CopyFolder
-from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.hta.ranks import LoadedRanks
+from htareport.hta.units import PER_US
+from htareport.rank.bandwidth import bandwidth_levels
 from htareport.rank.capability import Capability
+from htareport.rank.queue import queue_series
 from htareport.rank.rank import Rank
 
 _COPIES = r"Memcpy|Memset|memcpy|memset"

@@ -14,7 +14,7 @@ from htareport.export.critical_path import Arrow, PathMarks, Point
 from htareport.hta import cp_files
 from htareport.hta.cp_lookups import PathLookups
 from htareport.hta.cp_types import ATTRIBUTED, HTA_BOUNDS, SHOWN, TYPES, CPEdge, CPEdgeType, events_frame
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.rank.critical_path.graph import ActivityGraph, Kind
 from htareport.rank.critical_path.summary import BOUNDS, bounds_of
 

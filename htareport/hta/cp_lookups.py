@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from htareport.algorithms.critical_path import Graph
 from htareport.hta.cp_edges import Edges, Pair
 from htareport.hta.cp_types import ATTRIBUTED, TYPES, CPEdge, CPNode
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.rank.critical_path.graph import Kind
 
 

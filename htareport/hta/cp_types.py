@@ -10,7 +10,7 @@ import pandas as pd
 
 from htareport.algorithms.frames import concat
 from htareport.export.numbered import index_of, threads_of
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.hta.utils.utils import shorten_name
 from htareport.rank.critical_path.activity import NONE
 from htareport.rank.critical_path.graph import ActivityGraph, Kind

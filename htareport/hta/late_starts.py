@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.hta.common.types import CommunicateKernelGroupingPattern
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.job.arrivals import significant
 
 _KEY = ["iteration", "name", "instance"]

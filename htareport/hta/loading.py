@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from htareport.errors import NothingToReadError, TraceFileError
 from htareport.export.numbered import load_numbered
-from htareport.files.locations import paths_of
+from htareport.files.locations import is_remote, located, paths_of
+from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.rank.rank import Rank
 from htareport.rank.window import ALL, Window
 from htareport.reading.sources.job import Trace
@@ -78,3 +80,28 @@ def _load(rank: int, files: Files, window: Window, options: ReadOptions) -> Rank
     except TraceFileError as error:
         names = ", ".join(path.name for path in paths_of(files))
         return f"{names}: not used: {error} (rank {rank} is missing)"
+
+
+def open_trace(
+    files: Mapping[int, Any] | Sequence[str] | None,
+    folder: str | Path = DEFAULT_TRACE_DIR,
+    options: ReadOptions | None = None,
+) -> Trace:
+    """Find the files of a run, of a folder or given one by one; names that are not absolute are those of the folder."""
+
+    def placed(name: str | Path) -> Path:
+        path = located(name)
+        return path if is_remote(path) or path.is_absolute() or path.exists() else located(folder) / path
+
+    how = options or ReadOptions()
+    if files is None:
+        return Trace.open(located(folder).expanduser(), options=how)
+    if isinstance(files, Mapping):
+        return Trace.open(
+            {
+                rank: tuple(map(placed, name)) if isinstance(name, (tuple, list)) else placed(name)
+                for rank, name in files.items()
+            },
+            options=how,
+        )
+    return Trace.open([placed(name) for name in files], options=how)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.kernels.operator_kernels import OperatorKernels
 from htareport.analyses.time.annotations import Annotations
-from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.hta.ranks import LoadedRanks
+from htareport.hta.units import PER_US
 from htareport.rank import kernel_launches, kernel_stats
 from htareport.rank.annotations import annotation_of, device_annotations, host_annotations
 from htareport.rank.host_calls import innermost

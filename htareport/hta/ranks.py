@@ -7,23 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from htareport.algorithms.frames import concat
 from htareport.analyses import Analysis, Frames, Job
-from htareport.files.locations import is_remote, located
+from htareport.hta.common.trace import Trace as HtaTrace
 from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
-from htareport.hta.loading import Run
+from htareport.hta.loading import Run, open_trace
 from htareport.rank.rank import Rank
 from htareport.rank.window import ALL, Window
 from htareport.reading.sources.job import Trace
 from htareport.report import Chart, Unit
 from htareport.rows.options import ReadOptions
-
-if TYPE_CHECKING:
-    from htareport.hta.common.trace import Trace as HtaTrace
-
-PER_US = 1000.0
 
 
 class LoadedRanks:
@@ -69,8 +64,6 @@ class LoadedRanks:
     @cached_property
     def t(self) -> HtaTrace:
         """The events as HTA's `Trace` gives them; a rank's are read again, with their arguments, when asked for."""
-        from htareport.hta.common.trace import Trace as HtaTrace  # noqa: PLC0415  it needs this module
-
         return HtaTrace.of(self.run)
 
     @property
@@ -134,28 +127,3 @@ def _as_shares(chart: Chart) -> Chart:
     whole = chart.frame.groupby(chart.x, sort=False)[chart.y].transform("sum")
     frame = chart.frame.assign(**{chart.y: chart.frame[chart.y] / whole.where(whole > 0)})
     return replace(chart, frame=frame, y_unit=Unit.RATIO)
-
-
-def open_trace(
-    files: Mapping[int, Any] | Sequence[str] | None,
-    folder: str | Path = DEFAULT_TRACE_DIR,
-    options: ReadOptions | None = None,
-) -> Trace:
-    """Find the files of a run, of a folder or given one by one; names that are not absolute are those of the folder."""
-
-    def placed(name: str | Path) -> Path:
-        path = located(name)
-        return path if is_remote(path) or path.is_absolute() or path.exists() else located(folder) / path
-
-    how = options or ReadOptions()
-    if files is None:
-        return Trace.open(located(folder).expanduser(), options=how)
-    if isinstance(files, Mapping):
-        return Trace.open(
-            {
-                rank: tuple(map(placed, name)) if isinstance(name, (tuple, list)) else placed(name)
-                for rank, name in files.items()
-            },
-            options=how,
-        )
-    return Trace.open([placed(name) for name in files], options=how)

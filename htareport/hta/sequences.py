@@ -13,7 +13,8 @@ from htareport.algorithms.call_tree import work_under
 from htareport.algorithms.sequences import numbers_of
 from htareport.export.files import CopyFolder
 from htareport.export.sequences import Pattern, write_patterns
-from htareport.hta.ranks import PER_US, LoadedRanks
+from htareport.hta.ranks import LoadedRanks
+from htareport.hta.units import PER_US
 from htareport.rank import kernel_launches
 from htareport.rank.host_calls import launching_rows
 from htareport.rank.rank import Rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from htareport.errors import MissingLibraryError, UsageError
-from htareport.render import write_bytes
+from htareport.files.output import write_bytes
 from htareport.report import Chart
 
 _ZOOM = 2

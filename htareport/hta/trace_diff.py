@@ -14,8 +14,8 @@ from htareport.errors import NothingToReadError
 from htareport.hta.common.trace import Trace
 from htareport.hta.configs.parser_config import ParserConfig
 from htareport.hta.loading import Run
-from htareport.hta.ranks import PER_US
 from htareport.hta.show import show
+from htareport.hta.units import PER_US
 from htareport.hta.utils.utils import shorten_name
 from htareport.reading.sources.job import Trace as RunTrace
 from htareport.report import Chart, Mark, Unit

@@ -174,7 +174,7 @@ def build(order: Order) -> Result:
 
 
 def _written(order: Order, gathered: Gathered, warnings: tuple[str, ...]) -> Result:
-    from htareport.render import write_all  # noqa: PLC0415  ditto
+    from htareport.files.output import write_all  # noqa: PLC0415  ditto
     from htareport.run.executors import default_jobs, make_executor, raw_sizes  # noqa: PLC0415  loaded when needed
     from htareport.run.runner import analyze  # noqa: PLC0415  ditto
 
@@ -197,7 +197,7 @@ def _written(order: Order, gathered: Gathered, warnings: tuple[str, ...]) -> Res
 def _update_index(folder: Path) -> Iterator[str]:
     """Write the page over all runs anew; whatever goes wrong there costs only that page."""
     from htareport.deliver.index import overview  # noqa: PLC0415  ditto
-    from htareport.render import write_bytes  # noqa: PLC0415  ditto
+    from htareport.files.output import write_bytes  # noqa: PLC0415  ditto
 
     try:
         page = folder / "index.html"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from htareport.errors import UsageError
+from htareport.files.output import suffix_of
 from htareport.integrations import framework
 from htareport.integrations.handler import Options, ReportHandler, this_rank
-from htareport.render import suffix_of
 
 __all__ = ["ReportHandler", "TrainingProfile", "profile_training", "report_handler"]
 

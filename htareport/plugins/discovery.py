@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -40,3 +40,9 @@ def classes_from_entry_points(group: str, what: str) -> Iterator[Any]:
             yield entry.load()
         except Exception as error:  # noqa: BLE001  a plug-in that does not load costs its own part only
             _log.warning("the %s %s (%s) cannot be loaded: %s", what, entry.name, entry.value, error)
+
+
+def function(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that only those who use it need to load."""
+    loaded: Callable[..., Any] = getattr(import_module(module), name)
+    return loaded

@@ -13,9 +13,9 @@ import numpy as np
 from htareport.algorithms.integers import Numbers
 from htareport.rank.rank import Rank
 from htareport.rank.window import Window
-from htareport.reading.secrets import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS, counted
 from htareport.report.number_lists import listed
 from htareport.rows import metadata
+from htareport.rows.secret_kinds import ENVIRONMENTS, KEYS, PASSWORDS, TOKENS, counted
 
 _MOST_LISTED = 1_024  # Ranks, files and warnings in a report, however many the job has.
 _MOST_LEFT_OUT = 200  # Names of files in a report that were no traces.

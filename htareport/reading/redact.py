@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from htareport.errors import printable
 from htareport.reading import secrets
+from htareport.rows import secret_kinds
 from htareport.rows.capture import Capture, Loaded
 from htareport.rows.columns import NONE, Columns
 from htareport.rows.schema import CODED_COLUMNS
@@ -156,12 +157,12 @@ class Redactor:
             return self._told(value, key)
         if isinstance(value, Mapping):
             if _is_environment(key, value):
-                return self._counted(secrets.ENVIRONMENTS, "[environment]")
+                return self._counted(secret_kinds.ENVIRONMENTS, "[environment]")
             return {self.text(str(name)): self.json(each, str(name)) for name, each in value.items()}
         if isinstance(value, list) and value and not isinstance(value[0], (int, float)):
             lines = "\n".join(each for each in value if isinstance(each, str))
             if secrets.without_environments(lines)[1]:
-                return [self._counted(secrets.ENVIRONMENTS, "[environment]")]
+                return [self._counted(secret_kinds.ENVIRONMENTS, "[environment]")]
             return [self.json(each, key) for each in value]
         return value
 
@@ -180,13 +181,13 @@ class Redactor:
         if not value:
             return value
         if secrets.SECRET_KEY.fullmatch(key):
-            return self._counted(secrets.PASSWORDS, "[password]")
+            return self._counted(secret_kinds.PASSWORDS, "[password]")
         if secrets.USER_KEY.fullmatch(key):
-            return self._counted(secrets.USERS, "[user]")
+            return self._counted(secret_kinds.USERS, "[user]")
         if secrets.HOST_KEY.fullmatch(key):
-            return self._counted(secrets.HOSTS, _stand_in(value))
+            return self._counted(secret_kinds.HOSTS, _stand_in(value))
         if secrets.ENVIRONMENT_KEY.fullmatch(key) and "=" in value:
-            return self._counted(secrets.ENVIRONMENTS, "[environment]")
+            return self._counted(secret_kinds.ENVIRONMENTS, "[environment]")
         return self.text(value)
 
     def _counted(self, kind: str, instead: str = "", number: int = 1) -> str:
@@ -196,7 +197,7 @@ class Redactor:
 
     def _clean(self, text: str) -> str:
         text, number = secrets.without_environments(text)
-        self._counted(secrets.ENVIRONMENTS, number=number)
+        self._counted(secret_kinds.ENVIRONMENTS, number=number)
         lowered = text.lower()
         for kind, signs, found, instead in self._patterns:
             if any(sign in lowered for sign in signs):
@@ -205,13 +206,13 @@ class Redactor:
         if any(sign in text for sign in secrets.HOME_SIGNS):
             for found in (secrets.HOME, secrets.TILDE):
                 text, number = found.subn("~", text)
-                self._counted(secrets.HOMES, number=number)
+                self._counted(secret_kinds.HOMES, number=number)
         if "@" in text:
             text = secrets.MAIL.sub(self._mail, text)
         if self._hosts:
             text = self._hosts.sub(self._host, text)
         if self._users:
-            text = self._users.sub(lambda _: self._counted(secrets.USERS, "[user]"), text)
+            text = self._users.sub(lambda _: self._counted(secret_kinds.USERS, "[user]"), text)
         if any(sign in text for sign in secrets.HOST_SIGNS):
             text = secrets.HOST.sub(self._host, text)
         return text
@@ -220,15 +221,15 @@ class Redactor:
         host = match[2]
         if not secrets.TELLING_HOST.search(host) and not (self._hosts and self._hosts.fullmatch(host)):
             return match[0]
-        self._counted(secrets.USERS)
+        self._counted(secret_kinds.USERS)
         if "." in host and not re.search(r"\d", host):  # An address of mail.
             return "[user]@[domain]"
-        return f"[user]@{self._counted(secrets.HOSTS, _stand_in(host))}"
+        return f"[user]@{self._counted(secret_kinds.HOSTS, _stand_in(host))}"
 
     def _host(self, match: re.Match[str]) -> str:
         if match[0] in _NO_HOSTS:
             return match[0]
-        return self._counted(secrets.HOSTS, _stand_in(match[0]))
+        return self._counted(secret_kinds.HOSTS, _stand_in(match[0]))
 
 
 def _stand_in(host: str) -> str:

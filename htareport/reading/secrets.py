@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-TOKENS, KEYS, PASSWORDS = "tokens", "private keys", "passwords"
-ENVIRONMENTS, HOMES, USERS, HOSTS = "environment dumps", "home folders", "user names", "host names"
+from htareport.rows.secret_kinds import KEYS, PASSWORDS, TOKENS
 
 Instead: TypeAlias = str | Callable[[re.Match[str]], str]
 
@@ -150,8 +149,3 @@ def _without_runs(pieces: list[str], few: int) -> tuple[str, int]:
     behind = pieces[assigned[-1]].partition(" ")[2] if few == _FEW_WORDS else ""
     kept = [*pieces[: assigned[0]], _DUMP, " " * bool(behind), behind, *pieces[assigned[-1] + 1 :]]
     return "".join(kept), 1
-
-
-def counted(number: int, kind: str) -> str:
-    """So many secrets of a kind, in words."""
-    return f"{number:,} {kind.removesuffix('s') if number == 1 else kind}"

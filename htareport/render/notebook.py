@@ -27,6 +27,11 @@ class _Cell:
     found: tuple[findings.Card, ...] = ()  # Of a section that stands alone; those of a report stand before all.
 
 
+def cell_html(value: Report | Section) -> str:
+    """Return a report or a section as HTML."""
+    return notebook_html(value) if isinstance(value, Report) else section_html(value)
+
+
 def section_html(section: Section) -> str:
     """Return one section as HTML."""
     cell = replace(_cell(section), found=tuple(findings.cards(section.findings, {})))

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from htareport.errors import MissingLibraryError
 from htareport.render import about, empty_columns, findings, highlights, kernel_names, prose
 from htareport.render.charts import ticks as fmt
-from htareport.render.charts.picture import picture
+from htareport.render.charts.draw import picture
 from htareport.render.charts.svg import draw
 from htareport.render.environment import environment
 from htareport.render.html import sections

@@ -6,7 +6,6 @@ trip through JSON unchanged. That JSON is the one file format that stays readabl
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +16,7 @@ import orjson
 import pandas as pd
 
 from htareport.errors import ReportFileError
+from htareport.files.output import OutputOptions, notebook_cell, write
 from htareport.report.charts import Chart
 from htareport.report.findings import Finding
 from htareport.report.json_codec import ALWAYS, DecodeError, decode, encode
@@ -80,7 +80,7 @@ class Section:
         return next((fact for fact in self.facts if fact.name == name), None)
 
     def _repr_html_(self) -> str:
-        return str(importlib.import_module("htareport.render").section_html(self))
+        return notebook_cell(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,8 @@ class Report:
         return cls.from_json(data, str(path))
 
     def write(self, path: str | Path, **options: Any) -> Path:
-        """Write to a file whose suffix picks the format (see render.SUFFIXES); returns its path."""
-        # The one look upward of this layer, by name, so that a report can write itself.
-        return cast("Path", importlib.import_module("htareport.render").write(self, path, **options))
+        """Write to a file whose suffix picks the format; return its path. `options` are those of OutputOptions."""
+        return write(self, path, OutputOptions(**options))
 
     def _repr_html_(self) -> str:
-        return str(importlib.import_module("htareport.render").notebook_html(self))
+        return notebook_cell(self)

@@ -36,9 +36,9 @@ from htareport.rank.summary import (
 )
 from htareport.rank.window import ALL, Window
 from htareport.reading.redact import numbered
-from htareport.reading.secrets import HOSTS
 from htareport.reading.sources.job import Source, Trace
 from htareport.report import Report, Section
+from htareport.rows.secret_kinds import HOSTS
 from htareport.rules import discover as discover_rules
 from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import evaluate_rank

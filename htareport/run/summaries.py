@@ -25,12 +25,12 @@ from htareport.rank.window import ALL, Window
 from htareport.report import Section, Status, Unit
 from htareport.report.rank_charts import table_of
 from htareport.report.units import text
-from htareport.rows.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.rules import rule_classes
 from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import RankEvidence
 from htareport.run.overview import marked
 from htareport.run.summary_codec import classes_of, encode
+from htareport.trace import ReadOptions
 
 MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows,
 MOST_STEPS_OF_A_RANK = 1_500  # and on each.
@@ -45,7 +45,7 @@ class Work:
     analyses: Sequence[Analysis]
     rules: Sequence[AnyRule] = ()
     window: Window = ALL
-    options: ReadOptions = DEFAULT_OPTIONS
+    options: ReadOptions = field(default_factory=ReadOptions)
     version: str = __version__  # A worker elsewhere may have another.
     ranks: int = 1  # Of the job, that share the room for rows.
 

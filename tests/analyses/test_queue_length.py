@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from builder import BASE_NS, TraceBuilder
 
-from htareport.analyses.host.queue_length import QueueLength, queue_series
+from htareport.analyses.host.queue_length import QueueLength
 from htareport.errors import UsageError
+from htareport.rank.queue import queue_series
 from htareport.report import Status
 from htareport.report.rank_charts import table_of
 from htareport.run.runner import analyze

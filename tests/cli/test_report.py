@@ -18,9 +18,10 @@ from builder import TraceBuilder
 
 import htareport.cli.opening
 import htareport.run.runner
-from htareport import render
 from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.errors import MissingLibraryError
+from htareport.files.atomic import whole_file
+from htareport.files.output import output_formats
 from htareport.reading.sources.saved_reports import is_saved_report
 from htareport.trace import RankTrace
 
@@ -335,7 +336,7 @@ def test_names_that_are_not_utf8(cli, tmp_path):
     TraceBuilder(0).kernel("k", 0, 5).write(folder / os.fsdecode(b"rank0\xff.json"))
     (folder / os.fsdecode(b"rank1\xff.json")).write_text('{"traceEvents": [{')
     (folder / "bad\u202e\x1b[31m\xff\n.json").write_text("{}")
-    outputs = [part for suffix in render.SUFFIXES for part in ("-o", os.fsdecode(b"r\xff") + suffix)]
+    outputs = [part for suffix in output_formats() for part in ("-o", os.fsdecode(b"r\xff") + suffix)]
     ran = cli("report", folder, *ONE, *outputs)
     assert ran.status == 4
     assert ran.out.splitlines()[0].startswith(r"r\xff.html  ")
@@ -463,14 +464,12 @@ def test_outputs_that_are_no_files(cli, traces, tmp_path):
 
 
 def test_full_disk_costs_that_output_only(cli, traces, tmp_path, monkeypatch):
-    replace = render._replace
-
-    def full(path, data):
+    def full(path):
         if path.name == "a.json":
             raise OSError(28, "No space left on device")
-        replace(path, data)
+        return whole_file(path)
 
-    monkeypatch.setattr(render, "_replace", full)
+    monkeypatch.setattr("htareport.files.output.whole_file", full)
     ran = cli("report", traces, *ONE, "-o", "a.json", "-o", "b.json")
     assert ran.status == 5
     assert ran.err == "error: a.json: No space left on device\n"

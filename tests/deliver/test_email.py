@@ -14,7 +14,7 @@ from deliver.conftest import PDF, hostile
 from render.sample import sample
 
 from htareport.errors import MissingLibraryError, UsageError
-from htareport.render import encoded, write
+from htareport.files.output import encoded, write
 from htareport.render.mail import LIMIT, LONGEST_SUBJECT, default_subject, html, mail, plain, subject_line
 from htareport.report import Report
 

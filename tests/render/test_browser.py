@@ -12,7 +12,7 @@ from render.sample import HOSTILE, REAL, sample
 from render.test_findings import ALL as ADVICE
 from render.test_findings import report as advised
 
-from htareport.render import write
+from htareport.files.output import write
 from htareport.render.charts import palette
 from htareport.render.charts import ticks as fmt
 from htareport.render.html import tables

@@ -16,7 +16,7 @@ from render.test_browser import chromium, pytestmark, selenium, wait
 
 from htareport.compare import compare, judged
 from htareport.compare.gates import parse
-from htareport.render import encoded
+from htareport.files.output import encoded
 from htareport.render.comment import comment
 from htareport.run.runner import analyze
 

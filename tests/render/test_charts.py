@@ -11,7 +11,7 @@ import pytest
 from render.sample import HOSTILE, sample
 
 from htareport.render.charts import palette
-from htareport.render.charts.picture import picture
+from htareport.render.charts.draw import picture
 from htareport.render.charts.plotly import figure, figure_spec
 from htareport.render.charts.svg import svg
 from htareport.render.charts.svg_parts import fitted, text_width

@@ -11,12 +11,12 @@ from render.sample import HOSTILE, sample
 from render.test_html import OWN_TAGS, Page
 
 from htareport.render import findings as told
-from htareport.render import notebook_html, section_html
 from htareport.render.comment import comment
 from htareport.render.html.page import html
 from htareport.render.mail import html as mail
 from htareport.render.mail import plain
 from htareport.render.markdown import markdown
+from htareport.render.notebook import notebook_html, section_html
 from htareport.render.pdf import summary_html
 from htareport.report import Column, Report, Section, Status, Table, TableSpec, key
 from htareport.report.findings import Finding, Severity, Span

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from render.sample import sample
 
-from htareport import render
 from htareport.errors import MissingLibraryError
+from htareport.files.output import write
 from htareport.render import pdf as pdf_module
 from htareport.render.highlights import title
 from htareport.report import Column, Report, Section, Status, Table, TableSpec, Unit, key
@@ -163,5 +163,5 @@ def test_without_pango(monkeypatch, tmp_path):
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingLibraryError, match=r"apt-get install libpango-1\.0-0"):
-        render.write(sample(), tmp_path / "a.pdf")
+        write(sample(), tmp_path / "a.pdf")
     assert list(tmp_path.iterdir()) == []

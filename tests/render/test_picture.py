@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from htareport.render.charts.picture import picture
+from htareport.render.charts.draw import picture
 from htareport.render.charts.plotly import figure
 from htareport.render.charts.svg import svg
 from htareport.report import Chart, Mark, Unit

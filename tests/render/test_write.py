@@ -13,13 +13,14 @@ import pytest
 from render.sample import HOSTILE, sample
 
 from htareport.errors import OutputError, UsageError
-from htareport.render import SUFFIXES, notebook_html, section_html, write
+from htareport.files.output import output_formats, write
 from htareport.render.csv import csv_text, neutral
 from htareport.render.markdown import LIMIT, code, markdown, words
+from htareport.render.notebook import notebook_html, section_html
 from htareport.report import Column, Report, Section, Table, TableSpec, Unit, key
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", list(output_formats()))
 def test_every_suffix_twice_the_same(suffix, tmp_path, monkeypatch):
     """That the PDF is the same is tested where it is made; here a stand-in takes its place."""
     monkeypatch.setattr("htareport.render.pdf.pdf", lambda _report, **_: b"%PDF-")

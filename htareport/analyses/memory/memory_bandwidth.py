@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from htareport.algorithms import series
 from htareport.analyses import Analysis, Frames, Group, Job
+from htareport.rank.bandwidth import bandwidth_levels
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
@@ -16,7 +16,6 @@ from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
 _RATE = Unit.BYTES_PER_SECOND
-_PER_GB = 10**9
 _LONG_COPY = 10_000  # ns: of shorter ones the trace's rounded times make no good rate.
 _DIFFERENT = 1.2  # Times another rate, which is more than rounding.
 
@@ -173,18 +172,4 @@ def _told(sized: pd.DataFrame) -> tuple[int, float]:
 
 def _rate(frame: pd.DataFrame) -> pd.Series:
     time = frame["sized_time"].astype("float64")
-    return frame["bytes"].astype("float64") * _PER_GB / time.where(time > 0)
-
-
-def bandwidth_levels(copies: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, float, int]:
-    """Stamps (ns) and summed bandwidth (bytes/s) at each change, its sum over time, and the busy time (ns).
-
-    Levels are summed as integers, so that they return to 0 exactly.
-    """
-    fine = copies[np.isfinite(copies["bandwidth"]) & (copies["dur"] > 0)]
-    rate = np.rint(fine["bandwidth"].to_numpy() * _PER_GB).astype(np.int64)
-    stamps = np.concatenate((fine["ts"].to_numpy(), fine["end"].to_numpy()))
-    stamps, level = series.levels(stamps, np.concatenate((rate, -rate)))
-    lasting = np.diff(stamps)
-    busy = level[:-1] > 0
-    return stamps, level, float((level[:-1] * lasting.astype(np.float64))[busy].sum()), int(lasting[busy].sum())
+    return frame["bytes"].astype("float64") * 10**9 / time.where(time > 0)

@@ -7,7 +7,7 @@ import pandas as pd
 from htareport.hta.common.trace import Trace
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 from htareport.hta.late_starts import collectives_of, late_ranks
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 
 
 def extract_iteration_info(trace: Trace) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from htareport.export.numbered import index_of
 from htareport.hta.configs.default_values import AttributeSpec, ValueType
 from htareport.hta.configs.parser_config import AVAILABLE_ARGS, ParserConfig
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.rank.events import as_array
 from htareport.rank.rank import Rank
 from htareport.rank.steps import step_of

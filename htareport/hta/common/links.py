@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from htareport.hta.common.trace_df import host_rows
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.rank.launch_links import launches_of
 from htareport.rank.steps import step_of
 from htareport.rows.classify import ANNOTATION_CATEGORIES, step_number

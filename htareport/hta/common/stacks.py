@@ -16,7 +16,7 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.nesting import NO_PARENT, tree
 from htareport.hta.common.trace_df import host_rows
 from htareport.hta.common.types import DeviceType
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.rank.host_calls import LEVEL_DTYPE, level_of
 from htareport.rows.classify import step_number
 

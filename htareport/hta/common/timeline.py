@@ -16,8 +16,8 @@ from htareport.analyses.time.timeline import marks_of
 from htareport.errors import UsageError
 from htareport.hta.common.trace_filter import AnyFilter
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
-from htareport.hta.ranks import PER_US
 from htareport.hta.show import picture, show
+from htareport.hta.units import PER_US
 from htareport.hta.utils.utils import shorten_name
 from htareport.rank.events import KIND_DTYPE
 from htareport.report import Chart, Mark, Unit

@@ -23,8 +23,8 @@ from htareport.hta.common.trace_parser import MetaData, MetaDataKey, infer_gpu_t
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable, decode_symbol_id_to_symbol_name
 from htareport.hta.configs.default_values import DEFAULT_TRACE_DIR
 from htareport.hta.configs.parser_config import ParserConfig
-from htareport.hta.loading import Run
-from htareport.hta.ranks import PER_US, open_trace
+from htareport.hta.loading import Run, open_trace
+from htareport.hta.units import PER_US
 from htareport.rank.rank import Rank
 from htareport.rank.window import ALL, Window
 

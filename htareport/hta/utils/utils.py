@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from htareport.algorithms import intervals
-from htareport.hta.ranks import PER_US
+from htareport.hta.units import PER_US
 from htareport.rank.events import KIND_DTYPE
 from htareport.rows.classify import Kind, copy_kind, kinds_of_names
 from htareport.run.executors import free_memory, usable_cores

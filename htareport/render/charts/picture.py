@@ -6,7 +6,7 @@ Both back ends (SVG and Plotly) draw this, so that they cannot show different nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,6 @@ SPREAD = 0.8  # Share of a category's room that its boxes and ranges take.
 _DIGITS = 6
 _LONGEST_LINE = 60
 _CLOSE = 0.1
-_PILED = {Mark.STACKED_BAR, Mark.AREA, Mark.HISTOGRAM}  # Marks of which a zero is not to be seen.
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,31 +232,6 @@ def reference_lines(chart: Chart, axis: Axis) -> tuple[tuple[float, str], ...]:
     """Return the chart's reference lines in the unit of `axis`, without those that are no number."""
     numbers = ((v, kernel_names.visible(str(label))) for v, label in chart.lines if fmt.number(v) is not None)
     return tuple((v / axis.scale.factor, kernel_names.cut(label, _LONGEST_LINE)) for v, label in numbers)
-
-
-def picture(chart: Chart) -> Picture:
-    """Make a chart ready to draw. Any frame gives a picture: rows without a number are gaps."""
-    from htareport.render.charts import picture_kinds  # noqa: PLC0415  it builds on this module
-
-    makers: dict[Mark, Callable[[Chart, Rows], Picture]] = {
-        Mark.BAR: picture_kinds.bar,
-        Mark.STACKED_BAR: picture_kinds.stacked_bar,
-        Mark.RANGE: picture_kinds.spread,
-        Mark.BOX: picture_kinds.spread,
-        Mark.LINE: picture_kinds.numeric,
-        Mark.AREA: picture_kinds.area,
-        Mark.SCATTER: picture_kinds.numeric,
-        Mark.HISTOGRAM: picture_kinds.histogram,
-        Mark.HEATMAP: picture_kinds.heatmap,
-        Mark.TIMELINE: picture_kinds.timeline,
-    }
-    made = makers[chart.mark](chart, Rows(chart))
-    return replace(made, series=_seen(made.series)) if chart.mark in _PILED else made
-
-
-def _seen(series: tuple[Series, ...]) -> tuple[Series, ...]:
-    """Return the series of a stack that are anywhere above zero, all of them if none is."""
-    return tuple(one for one in series if any(one.value)) or series
 
 
 def with_log(axis: Axis, low: float, high: float) -> Axis:

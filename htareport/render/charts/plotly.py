@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from htareport.render.charts import plotly_marks
+from htareport.render.charts.draw import picture
 from htareport.render.charts.palette import WORST
-from htareport.render.charts.picture import Axis, Picture, picture
+from htareport.render.charts.picture import Axis, Picture
 from htareport.render.charts.plotly_marks import MOST_ROW_LABELS, safe
 from htareport.render.charts.svg_parts import FONTS, MOST_LABELS, fitted, text_width, thinned_labels
 from htareport.report import Chart, Mark, Unit

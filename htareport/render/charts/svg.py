@@ -6,8 +6,9 @@ import math
 from html import escape
 
 from htareport.render.charts import svg_marks
+from htareport.render.charts.draw import picture
 from htareport.render.charts.palette import WORST
-from htareport.render.charts.picture import Axis, Picture, picture
+from htareport.render.charts.picture import Axis, Picture
 from htareport.render.charts.svg_parts import (
     FONT_SIZE,
     FONTS,

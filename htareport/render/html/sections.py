@@ -13,7 +13,8 @@ from markupsafe import Markup
 from htareport.render import findings, kernel_names, prose
 from htareport.render.charts import plotly
 from htareport.render.charts import ticks as fmt
-from htareport.render.charts.picture import Picture, picture
+from htareport.render.charts.draw import picture
+from htareport.render.charts.picture import Picture
 from htareport.render.charts.svg import WIDTH, draw
 from htareport.render.html import bounds
 from htareport.render.html.tables import Source

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from htareport.rank.rank import Rank
 from htareport.reading.redact import HOST_SIGN, redacted
-from htareport.reading.secrets import ENVIRONMENTS, HOMES, HOSTS, KEYS, PASSWORDS, TOKENS, USERS, counted
 from htareport.report.findings import Finding, Severity
+from htareport.rows.secret_kinds import ENVIRONMENTS, HOMES, HOSTS, KEYS, PASSWORDS, TOKENS, USERS, counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.recording import joined_words
