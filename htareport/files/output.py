@@ -1,4 +1,4 @@
-"""Writes a report to a file in the output format that its suffix picks. Formats are found in `htareport.render.formats`."""
+"""Writes a report to a file, in the output format that its suffix picks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ENTRY_POINT_GROUP = "htareport.formats"
 class OutputOptions:
     """How a report is written, as far as a format can tell.
 
-    `plotlyjs` names a file to embed in a page in place of the installed plotly.js, `paper` (A4 or Letter) is the size of
-    pages, `full_report` name and sha256 of the page that a summary belongs to.
+    `plotlyjs` names a file to embed in a page in place of the installed plotly.js. `paper` (A4 or Letter) is the size
+    of pages. `full_report` is the name and sha256 of the page that a summary belongs to.
     """
 
     plotlyjs: str | Path | None = None

@@ -18,9 +18,9 @@ from htareport.rank.steps import OUTSIDE
 class ArrivalSkew:
     """Who arrives when at the collectives, and what that costs.
 
-    `arrivals` are the rows of `arrival_rows` within the steps, on the clock of the traces once aligned, with `held` (the
-    part of the wait that one of the `stragglers` alone causes) and `rest`. `straggling_ns` and `waiting_ns` are what
-    these cost per step by rank, within what compute waits for there.
+    `arrivals` are the rows of `arrival_rows` within the steps, on the clock of the traces once aligned. `held` is the
+    part of a wait that one of the `stragglers` alone causes, `rest` what is left of it. `straggling_ns` and
+    `waiting_ns` are what these cost per step by rank, within what compute waits for there.
     """
 
     arrivals: pd.DataFrame

@@ -10,6 +10,7 @@ import pandas as pd
 
 from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.live import running_total
+from htareport.rank.cached import cached_until_release
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE, step_of
 from htareport.rank.window import ALL
@@ -106,3 +107,21 @@ def outermost_operators(trace: Rank, each: Series, rows: Any) -> Any:
         found[covers] = at[covers]
         at = np.where(at >= 0, parent[at], -1)
     return np.where(found >= 0, np.asarray(host.names(found), object), NO_OPERATOR)
+
+
+@cached_until_release
+def device_memory(rank: Rank) -> list[Series]:
+    """The memory of each device, not of the host, within the window."""
+    return [series for series in series_of(rank) if not series.is_cpu]
+
+
+def fill(series: Series) -> float:
+    """Most that is taken of the device's memory, as a share of it; nan where either is unknown."""
+    level = series.allocated if series.reserved is None else series.reserved
+    return float(level[series.within].max()) / series.capacity
+
+
+def fullest(rank: Rank) -> Series | None:
+    """The device whose memory is fullest; None where no size is known."""
+    sized = [series for series in device_memory(rank) if np.isfinite(series.capacity)]
+    return max(sized, key=fill, default=None)

@@ -34,12 +34,14 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
 
 
 def classes_of(*roots: type) -> dict[str, type]:
-    """Return these dataclasses and all that their fields' types name, by qualified name."""
-    found, left = dict[str, type](), list(roots)
+    """Return these dataclasses and all that their fields' types name, by name. ValueError if two have the same."""
+    found, left, done = dict[str, type](), list(roots), set[type]()
     while left:
         kind = left.pop()
-        if (name := f"{kind.__module__}.{kind.__qualname__}") not in found:
-            found[name] = kind
+        if found.setdefault(kind.__qualname__, kind) is not kind:
+            raise ValueError(f"two classes are called {kind.__qualname__}")
+        if kind not in done:
+            done.add(kind)
             hints = [hint for hint in get_type_hints(kind).values() for hint in _parts(hint)]
             left += [hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)]
     return found

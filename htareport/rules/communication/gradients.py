@@ -103,8 +103,10 @@ class LittleOverlap(Rule[OverlapEvidence]):
         return self.finding(
             job,
             f"The backward pass could hide {job.max_saving} more of the gradients' communication {job.per_step}",
-            evidence=f"It launches {counted(worst.calls, 'collective')} of {job.time(worst.time_ns)} {job.per_step}, of "
-            f"which {job.percent(worst.hidden_share)} run under compute, while {job.time(worst.free_ns)} of its compute run "
+            evidence=f"It launches {counted(worst.calls, 'collective')} of {job.time(worst.time_ns)} {job.per_step}, "
+            f"of "
+            f"which {job.percent(worst.hidden_share)} run under compute, while {job.time(worst.free_ns)} of its "
+            f"compute run "
             "without communication.",
             assumption="Collectives fill the backward pass from its start.",
             snippet="DistributedDataParallel(model, bucket_cap_mb=5, static_graph=True, gradient_as_bucket_view=True)",

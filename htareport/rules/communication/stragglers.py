@@ -192,7 +192,8 @@ class StragglerCause(Rule[Evidence]):
         share = max(skew.straggling_ns.values()) / job.step_ns if job.step_ns else 0.0
         usual = "than the median of the other ranks"
         evidence = [
-            f"Rank {each}: {job.time(it.more_ns)} more {_words(it)} {job.per_step} {usual}, while it holds up the others "
+            f"Rank {each}: {job.time(it.more_ns)} more {_words(it)} {job.per_step} {usual}, while it holds up the "
+            f"others "
             f"for {job.time(_waited(skew, each))}. {_details(it, job)}{_of_cpu(it, each, job)}{_same(it)}".strip()
             for each, it in causes.items()
         ]

@@ -87,7 +87,8 @@ class SerialisedCollective(Rule[SerialisedCollectiveEvidence]):
         return self.finding(
             job,
             f"Collectives hold up compute on its own stream for {job.max_saving} {job.per_step}",
-            evidence=f"{counted(worst.calls, 'collective')} {job.per_step} on stream {worst.stream}, which also computes; "
+            evidence=f"{counted(worst.calls, 'collective')} {job.per_step} on stream {worst.stream}, which also "
+            f"computes; "
             f"mostly {worst.what}.",
             assumption="Other compute of the step can run meanwhile.",
             snippet="work = dist.all_reduce(tensor, async_op=True)\n...  # compute meanwhile\nwork.wait()",
@@ -172,7 +173,8 @@ class LateGather(Rule[LateGatherEvidence]):
         return self.finding(
             job,
             f"Compute waits {job.max_saving} {job.per_step} for parameters that are gathered late",
-            evidence=f"{worst.late:,.3g} of {worst.calls:,.3g} all-gathers {job.per_step} ({worst.what}) start when compute "
+            evidence=f"{worst.late:,.3g} of {worst.calls:,.3g} all-gathers {job.per_step} ({worst.what}) start when "
+            f"compute "
             "has stopped, and it goes on when they end.",
             assumption="Each is hidden under the compute of the unit before.",
             snippet="for block, following in zip(blocks, blocks[1:]):\n"

@@ -109,13 +109,16 @@ class UnfusedAttention(Rule[AttentionEvidence]):
         worst = job.worst
         lengths = f"{worst.scores.rows:,} × {worst.scores.columns:,}"
         evidence = (
-            f"{_times(worst.scores.count / worst.num_steps)} {job.per_step}, products and a softmax over {worst.scores.batch:,} × {lengths} "
+            f"{_times(worst.scores.count / worst.num_steps)} {job.per_step}, products and a softmax over "
+            f"{worst.scores.batch:,} × {lengths} "
             f"scores ({text(worst.scores.bytes, Unit.BYTES)}) write and read them; all that is over scores takes "
-            f"{job.time(worst.chains_ns / worst.num_steps)}, softmax alone {job.time(worst.softmax_ns / worst.num_steps)}."
+            f"{job.time(worst.chains_ns / worst.num_steps)}, softmax alone "
+            f"{job.time(worst.softmax_ns / worst.num_steps)}."
         )
         if worst.scores.misaligned_sizes:
             evidence += (
-                f" The products are slow besides: {' and '.join(map(str, worst.scores.misaligned_sizes))} is no multiple of {_ALIGNED}, so "
+                f" The products are slow besides: {' and '.join(map(str, worst.scores.misaligned_sizes))} is no "
+                f"multiple of {_ALIGNED}, so "
                 f"their kernels (`{worst.scores.kernel}`) load few elements at a time."
             )
         words = "Unfused and misaligned" if worst.scores.misaligned_sizes else "Unfused"

@@ -101,7 +101,8 @@ class Casts(Rule[CastEvidence]):
         main = worst.owners[0][0]
         return self.finding(
             job,
-            f"Conversions between types take {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of "
+            f"Conversions between types take {job.time(worst.time_ns)} {job.per_step}, "
+            f"{job.percent(worst.compute_share)} of "
             "compute",
             evidence=f"{counted(worst.calls, 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             cases=("within operators" if main and not main.startswith("autograd::") else "alone",),

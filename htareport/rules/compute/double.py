@@ -82,7 +82,8 @@ class Float64(Rule[Float64Evidence]):
         by = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
         return self.finding(
             job,
-            f"Work in float64 takes {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of compute",
+            f"Work in float64 takes {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of "
+            f"compute",
             evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
             assumption="Half of the bytes go; matrix products gain more where the device has little float64."
             + held_up(job),

@@ -73,8 +73,10 @@ class TooFewBlocks(Rule[FillEvidence]):
         worst = job.worst
         return self.finding(
             job,
-            f"Kernels on {job.percent(worst.filled_share)} of the GPU's processors cost up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(worst.compute_share)} of compute is kernels with fewer blocks than the {worst.processors} "
+            f"Kernels on {job.percent(worst.filled_share)} of the GPU's processors cost up to {job.max_saving} "
+            f"{job.per_step}",
+            evidence=f"{job.percent(worst.compute_share)} of compute is kernels with fewer blocks than the "
+            f"{worst.processors} "
             f"processors: {listed(job)} per step.",
             low_ns=0,
             assumption="Half of the processors without work can be used; the lower estimate is none." + held_up(job),

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from math import prod
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
-from htareport.algorithms.work import SIZES
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, in_steps, operators, shortened, unknown_limits
 from htareport.rank.host_calls import innermost
 from htareport.rank.kernel_types import events_of
+from htareport.rank.operator_inputs import inputs_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
@@ -28,17 +25,8 @@ from htareport.rules.engine.wording import held_up
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel")
 _OPTIMIZER = re.compile(r"^Optimizer\.|optimizer.*step", re.IGNORECASE)
-_OTHER_SIZES = {"bool": 1, "unsigned char": 1, "long int": 8, "int": 4, "short int": 2}
 _LEAST = 3  # Kernels of a chain.
 _MOVED = 0.8  # Of the bandwidth, by a fused kernel.
-
-
-class _Inputs(NamedTuple):
-    """Of an operator: elements of its largest input, bytes of one of these, and of all inputs; 0 unknown."""
-
-    elements: int
-    size: int
-    moved: int
 
 
 @dataclass(frozen=True)
@@ -182,29 +170,6 @@ def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     named[[code for code in used if _OPTIMIZER.search(rank.loaded.strings[code][:200])]] = True
     found: NDArray[np.bool_] = innermost(host, named[codes]) != NONE
     return found
-
-
-def inputs_of(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What operators (rows of the host table) read."""
-    columns = [kernel_launches.codes_of(rank, rows, name) for name in ("shapes", "types")]
-    first, number = kernel_launches.distinct(*columns)
-    strings, pairs = rank.loaded.strings, zip(*(column[first].tolist() for column in columns), strict=True)
-    each = [_read(*(strings[code] if code != NONE else "[]" for code in pair)) for pair in pairs]
-    return np.array(each, np.int64).reshape(-1, 3)[number]
-
-
-def _read(shapes: str, types: str) -> _Inputs:
-    try:
-        pairs = list(zip(json.loads(shapes), json.loads(types), strict=False))
-    except (ValueError, TypeError):
-        return _Inputs(0, 0, 0)
-    sizes = SIZES | _OTHER_SIZES
-    tensors = [
-        (prod(shape), sizes[dtype])
-        for shape, dtype in pairs
-        if isinstance(shape, list) and shape and dtype in sizes and all(type(size) is int for size in shape)
-    ]
-    return _Inputs(*max(tensors), sum(count * size for count, size in tensors)) if tensors else _Inputs(0, 0, 0)
 
 
 def _main_chain(rank: Rank, events: pd.DataFrame) -> MainChain:

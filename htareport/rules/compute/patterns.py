@@ -13,11 +13,11 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, in_steps, operators, shortened, unknown_limits
+from htareport.rank.operator_inputs import inputs_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
-from htareport.rules.compute.fusion import inputs_of
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up

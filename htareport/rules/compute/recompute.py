@@ -14,13 +14,13 @@ from htareport.rank import kernel_launches
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, compute_time, in_steps, operators, shortened
 from htareport.rank.host_rows import coded
+from htareport.rank.memory import fill, fullest
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
-from htareport.rules.memory.held import fill, fullest, sized
+from htareport.rules.engine.wording import held_up, sized
 
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 _MATCHED = 0.8  # Of their time: what is like something of the forward pass, and no gradient of a gradient.
@@ -141,15 +141,17 @@ class Recomputed(Rule[RecomputeEvidence]):
             memory = "Whether memory would hold the activations is not known: it was not recorded."
             assumption = "All of them fit into memory; the lower estimate is that none does."
         else:
-            memory = f"Memory is filled to {job.percent(memory_left.filled_share)} at its peak: {sized(memory_left.left_bytes)} are left up to "
-            memory += f"{job.percent(self.filled)}, and what is computed again takes {sized(memory_left.needed_bytes)} at most."
+            free, needed = sized(memory_left.left_bytes), sized(memory_left.needed_bytes)
+            memory = f"Memory is filled to {job.percent(memory_left.filled_share)} at its peak: {free} are left up to "
+            memory += f"{job.percent(self.filled)}, and what is computed again takes {needed} at most."
             assumption = (
                 f"Activations are kept for {job.percent(memory_left.fits_share)} of it, as far as memory allows."
             )
         return self.finding(
             job,
             f"Computing activations again takes up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the backward "
+            evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the "
+            f"backward "
             f"pass (activation checkpointing): {listed} {job.per_step}. {memory}",
             assumption=assumption + held_up(job),
             confidence="low" if memory_left.left_bytes is None else "medium",

@@ -145,7 +145,8 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
             job,
             title,
             severity=severity_of(job.saving_share),
-            evidence=f"{evidence}; on average {worst.together:.2g} of one shape follow each other with nothing computed "
+            evidence=f"{evidence}; on average {worst.together:.2g} of one shape follow each other with nothing "
+            f"computed "
             "between.",
             cases=("together", *serving),
             low_ns=round(job.max_saving_ns * worst.low_share),

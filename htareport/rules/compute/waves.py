@@ -131,7 +131,8 @@ class WaveTail(Rule[WaveTailEvidence]):
             job,
             f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is such kernels: {listed(job)} {job.per_step}. "
-            f"`{worst.name}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors hold "
+            f"`{worst.name}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors "
+            f"hold "
             f"with {worst.held} each: {worst.better:,} would be a wave less.",
             values={"where": where},
             low_ns=round(job.max_saving_ns * worst.low_share),

@@ -119,7 +119,7 @@ class Rule(Configurable, ABC, Generic[E]):
         low_share: float | None = None,
         **fields: Any,
     ) -> Finding:
-        """Make a finding: savings, severity, ranks and spans from the claim, advice and verification from the docstring.
+        """Make a finding: savings, severity, ranks and spans from the claim; advice from the docstring.
 
         `values` are filled into what the docstring says, thresholds too; of what it lists by case, `cases` are taken.
         `fields` are further fields of the finding, in place of what would follow.

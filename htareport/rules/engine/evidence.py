@@ -36,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkEvidence(Evidence):
-    """Evidence of device work that could be shorter, by so much; the step gains less where other work runs beside it."""
+    """Evidence of device work that could be shorter; the step gains less where other work runs beside it."""
 
     requested_ns: float  # Per step and device.
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from htareport.rank.host_rows import short
+from htareport.report.tables import Unit
+from htareport.report.units import text
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 
 W = TypeVar("W", bound=WorkEvidence)
@@ -25,3 +27,8 @@ def held_up(job: JobEvidence[W]) -> str:
         f" The work itself could take {job.time(wanted)} less, but the step would not be shorter by that: other work "
         "runs at the same time, or the host launches what follows too late."
     )
+
+
+def sized(size: float) -> str:
+    """A size as text."""
+    return text(size, Unit.BYTES)

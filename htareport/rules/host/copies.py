@@ -131,7 +131,8 @@ class PageableCopies(Rule[PageableCopiesEvidence]):
         return self.finding(
             job,
             f"The GPU waits for copies from pageable memory: {size} {job.per_step} at {rate}",
-            evidence=f"{counted(worst.number / worst.windows, 'copy', 'copies')} {job.per_step}, of which pageable memory costs "
+            evidence=f"{counted(worst.number / worst.windows, 'copy', 'copies')} {job.per_step}, of which pageable "
+            f"memory costs "
             f"{job.max_saving}.",
             assumption=f"Pinned memory is copied at {better}, {source}.",
             snippet="loader = DataLoader(dataset, pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",

@@ -143,7 +143,8 @@ class SlowCpu(Rule[CpuEvidence]):
             f"Operators of rank {worst} take {first.time_ns / first.usual_ns:.2g} times the CPU time of its host's "
             f"other ranks, and leave its GPU idle for {job.max_saving} {job.per_step}",
             evidence=f"{first.number} operators that the {first.ranks} ranks call equally often take "
-            f"{job.time(first.time_ns / windows)} {job.per_step} of the CPU themselves, {job.time(first.usual_ns / windows)} in "
+            f"{job.time(first.time_ns / windows)} {job.per_step} of the CPU themselves, "
+            f"{job.time(first.usual_ns / windows)} in "
             f"the median of these ranks: {names}.{also}{waited}",
             assumption="Its operators take as long as in the median of its host; only what of the excess is idle time "
             "counts.",

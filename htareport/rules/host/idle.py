@@ -156,7 +156,8 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
         return self.finding(
             job,
             f"The GPU is idle for {job.max_saving} per step between steps",
-            evidence=f"At {worst.borders} borders between steps the device has run all of the last step's work, and the "
+            evidence=f"At {worst.borders} borders between steps the device has run all of the last step's work, and "
+            f"the "
             f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
             cases=(job.purpose,),
             assumption="A step begins 1 ms behind the last one's end.",

@@ -52,7 +52,8 @@ class _Loading(Rule[LoadingEvidence]):
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for the data loader{where}",
-            evidence=f"While the device is idle the host runs {listed(worst.names, job, worst.windows)} {job.per_step}.",
+            evidence=f"While the device is idle the host runs {listed(worst.names, job, worst.windows)} "
+            f"{job.per_step}.",
             assumption="Loading is hidden behind the device's work altogether.",
             snippet=snippet,
         )

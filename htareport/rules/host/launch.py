@@ -104,7 +104,8 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} for launches {what}",
-            evidence=f"{worst.small / worst.windows:,.0f} of {worst.events / worst.windows:,.0f} device events {job.per_step} are "
+            evidence=f"{worst.small / worst.windows:,.0f} of {worst.events / worst.windows:,.0f} device events "
+            f"{job.per_step} are "
             f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
             f"{worst.graph}".strip(),
             values={"optimizer": ""} if job.infers else None,

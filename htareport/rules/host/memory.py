@@ -148,7 +148,8 @@ class EmptyCache(Rule[EmptyCacheEvidence]):
             job,
             f"The cache is emptied in the loop: {job.max_saving} {job.per_step} to free and allocate again",
             evidence=f"In {worst.steps} of {worst.num_steps} steps memory is given back outside of operators "
-            f"({times(worst.calls, worst.windows)} per step). Idle time is filled by {listed(worst.names, job, worst.windows)}.",
+            f"({times(worst.calls, worst.windows)} per step). Idle time is filled by "
+            f"{listed(worst.names, job, worst.windows)}.",
             assumption="The cache serves every allocation after the first steps.",
             snippet="# torch.cuda.empty_cache()",
         )

@@ -103,7 +103,8 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while {optimizer} updates parameter by parameter",
-            evidence=f"`{worst.name}` launches {counted(worst.kernels / worst.windows, 'kernel')} {job.per_step}, {fused}.",
+            evidence=f"`{worst.name}` launches {counted(worst.kernels / worst.windows, 'kernel')} {job.per_step}, "
+            f"{fused}.",
             assumption="A few kernels take the place of all.",
             snippet=f"optimizer = torch.optim.{optimizer if optimizer.isidentifier() else 'AdamW'}"
             "(model.parameters(), lr, fused=True)",

@@ -10,6 +10,7 @@ import numpy as np
 from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank.capability import Capability
+from htareport.rank.first_launches import first_launches
 from htareport.rank.host_rows import IDLE, by_lane, coded, during, in_front, late, names_of, per, rows_in, rows_named
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import Sets, common, joined, minus, total
@@ -27,18 +28,6 @@ _COMPILES = re.compile(r"AOTDispatcher|Inductor|dynamo_timed|triton.*compile|_co
 _LOOKUP = re.compile(r"TorchDynamo Cache Lookup")
 _REGION = re.compile(r"Torch-Compiled Region: \d+/([1-9]\d*)")
 _GC = re.compile(r"^Python GC|^<built-in function collect>|\bgc\.collect")
-_SLOW_NS = 1_000_000  # A launch call that takes so long does more than launch.
-
-
-def first_launches(rank: Rank) -> Sets:
-    """Idle time in launch calls of 1 ms and more that are the first of their kernel in the recording."""
-    events, calls = rank.device_events, rank.launches
-    launch = events["launch"].to_numpy()
-    rows = launch[(launch >= 0) & ~events["name"].duplicated().to_numpy()]
-    chosen = rows[calls["dur"].to_numpy()[rows] >= _SLOW_NS]
-    start, end, capture = (calls[name].to_numpy()[chosen] for name in ("ts", "end", "capture"))
-    runs = by_lane(rank, start, end, capture)
-    return common(rank.idle_by(Cause.LAUNCHING), runs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,43 +10,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.live import growth, live_rows
-from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
-from htareport.rank.memory import NO_OPERATOR, Series, outermost_operators, series_of
+from htareport.rank.memory import NO_OPERATOR, Series, device_memory, fill, fullest, outermost_operators
 from htareport.rank.rank import Rank
 from htareport.rank.training import trains
-from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
-from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
+from htareport.rules.engine.wording import sized
 
 _SECTION = "memory_timeline"
 _RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)"
 _EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python main.py"
-
-
-def sized(size: float) -> str:
-    """A size as text."""
-    return text(size, Unit.BYTES)
-
-
-@cached_until_release
-def device_memory(rank: Rank) -> list[Series]:
-    """The memory of each device, not of the host, within the window."""
-    return [each for each in series_of(rank) if not each.is_cpu]
-
-
-def fill(each: Series) -> float:
-    """Most that is taken of the device's memory, as a share of it; nan where either is unknown."""
-    level = each.allocated if each.reserved is None else each.reserved
-    return float(level[each.within].max()) / each.capacity
-
-
-def fullest(rank: Rank) -> Series | None:
-    """The device whose memory is fullest; None where no size is known."""
-    known = [each for each in device_memory(rank) if np.isfinite(each.capacity)]
-    return max(known, key=fill, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +66,13 @@ class NearCapacity(Rule[NearCapacityEvidence]):
         each = fullest(rank)
         if each is None or not fill(each) > self.share:
             return None
-        return NearCapacityEvidence(device=each.device, share=fill(each), capacity=each.capacity, peak=int(each.allocated[each.within].max()), trains=trains(rank))  # fmt: skip
+        return NearCapacityEvidence(
+            device=each.device,
+            share=fill(each),
+            capacity=each.capacity,
+            peak=int(each.allocated[each.within].max()),
+            trains=trains(rank),
+        )
 
     def tell(self, job: JobEvidence[NearCapacityEvidence]) -> Finding:
         rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
@@ -155,7 +136,9 @@ class Fragmentation(Rule[FragmentationEvidence]):
         share = float(lasting[unused > self.unused].sum() / lasting.sum()) if lasting.sum() else 0.0
         if not unused[at] > self.unused or share < self.sustained:
             return None
-        return FragmentationEvidence(device=each.device, unused=float(unused[at]), share=share, reserved=int(reserved[at]), fill=fill(each))  # fmt: skip
+        return FragmentationEvidence(
+            device=each.device, unused=float(unused[at]), share=share, reserved=int(reserved[at]), fill=fill(each)
+        )
 
     def tell(self, job: JobEvidence[FragmentationEvidence]) -> Finding:
         rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].unused, -item[0]))
@@ -308,7 +291,7 @@ class PeakOwner(Rule[PeakOwnerEvidence]):
         peak = max(int(each.allocated[at]), 1)
         if not len(owners) or owners.iloc[0] < self.share * peak:
             return None
-        return PeakOwnerEvidence(device=each.device, owner=str(owners.index[0]), bytes=int(owners.iloc[0]), peak=peak)  # fmt: skip
+        return PeakOwnerEvidence(device=each.device, owner=str(owners.index[0]), bytes=int(owners.iloc[0]), peak=peak)
 
     def tell(self, job: JobEvidence[PeakOwnerEvidence]) -> Finding:
         rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].bytes, -item[0]))

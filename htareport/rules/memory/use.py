@@ -15,7 +15,7 @@ from htareport.rank.compute_time import WORTH
 from htareport.rank.host_rows import during, per, rows_named
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import total
-from htareport.rank.memory import NO_OPERATOR, Series, outermost_operators
+from htareport.rank.memory import NO_OPERATOR, Series, device_memory, fill, fullest, outermost_operators
 from htareport.rank.rank import Rank
 from htareport.rank.training import trains
 from htareport.report.findings import Finding, Severity
@@ -23,7 +23,7 @@ from htareport.report.units import counted
 from htareport.rules.engine.base import MEDIUM, Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.memory.held import device_memory, fill, fullest, sized
+from htareport.rules.engine.wording import sized
 
 _SECTION = "memory_timeline"
 _DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING)
@@ -125,7 +125,8 @@ class Headroom(Rule[HeadroomEvidence]):
         worst = evidence
         return self.finding(
             job,
-            f"Only {job.percent(worst.peak / worst.capacity)} of the memory is used: a batch {worst.times:.2g} times as "
+            f"Only {job.percent(worst.peak / worst.capacity)} of the memory is used: a batch {worst.times:.2g} times "
+            f"as "
             "large fits",
             evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak)} of {sized(worst.capacity)} "
             f"at the peak, while kernels are small and the device is idle for {job.percent(worst.idle)} of "
@@ -213,7 +214,8 @@ class Churn(Rule[ChurnEvidence]):
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while memory is allocated again and again",
             evidence=f"On rank {job.worst_rank}, {turnover.device}, {counted(turnover.calls, 'allocation')} of "
-            f"{sized(turnover.allocated_bytes)} {job.per_step}, {turnover.turns:.3g} times the peak of {sized(turnover.peak_bytes)}; idle while the "
+            f"{sized(turnover.allocated_bytes)} {job.per_step}, {turnover.turns:.3g} times the peak of "
+            f"{sized(turnover.peak_bytes)}; idle while the "
             "host is in `aten::empty` and its like.",
             assumption="The host does not allocate in that time.",
             snippet="torch.mul(x, y, out=buffer)  # Instead of a new tensor in each step",

@@ -109,7 +109,8 @@ class WorkMissing(Rule[MissingEvidence]):
             return self.finding(
                 job,
                 "Graphs are captured in this recording, and do not run: no advice is given on idle time",
-                evidence=f"{launches.captured:,} of {launches.captured + launches.kernels:,} launches of kernels are captured into "
+                evidence=f"{launches.captured:,} of {launches.captured + launches.kernels:,} launches of kernels are "
+                f"captured into "
                 "a graph.",
                 cases=("capture",),
                 snippet=profiler_call(job),
@@ -139,8 +140,10 @@ class WorkMissing(Rule[MissingEvidence]):
             said.append(f"{counted(worst.empty_steps, 'step has', 'steps have')} hardly any device events")
         if not said:
             said.append(
-                f"the device seems idle for {job.percent(worst.idle_share)} of {job.window}, but the host is late in only "
-                f"{job.percent(worst.late_share)} of that: graphs were launched, and hardly any of their kernels recorded"
+                f"the device seems idle for {job.percent(worst.idle_share)} of {job.window}, but the host is late in "
+                f"only "
+                f"{job.percent(worst.late_share)} of that: graphs were launched, and hardly any of their kernels "
+                f"recorded"
             )
         return said
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from htareport.rank.capability import Capability
+from htareport.rank.first_launches import first_launches
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import joined, total
 from htareport.rank.rank import Rank
@@ -15,7 +16,6 @@ from htareport.report.number_lists import listed
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.recording import is_npu, profiler_call
-from htareport.rules.host.runtime import first_launches
 
 
 @dataclass(frozen=True, kw_only=True)
