@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
-import types
 from pathlib import Path
 
 import pytest
 
-import htareport
 from htareport.analyses import analysis_classes
 from htareport.cli import EPILOG, REPORT_EPILOG, parser
 from htareport.cli.config import report_options
@@ -49,12 +46,3 @@ def test_links_lead_to_files():
     for text in (README, CONTRIBUTING):
         for target in re.findall(r"\]\((?!http)(.*?)\)", text):
             assert (ROOT / target).is_file(), target
-
-
-def test_the_analysis_of_ten_lines_works(traces, monkeypatch):
-    code = re.search(r"```python\n(.*?)```", CONTRIBUTING, re.DOTALL)[1]
-    module = types.ModuleType("htareport.analyses.kernel_count")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(code, "CONTRIBUTING.md", "exec"), module.__dict__)  # noqa: S102  Our own text.
-    report = htareport.analyze(traces, analyses=[module.KernelCount()])
-    assert report["kernel_count"].table().to_dict("list") == {"rank": [0, 1], "count": [4, 4]}
