@@ -48,8 +48,8 @@ def depths(parent: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
     while (above != NO_PARENT).any():  # Twice as far in each round.
         depth += depth[above]
         above = above[above]
-    found: NDArray[np.int32] = depth[:-1]
-    return found
+    depths: NDArray[np.int32] = depth[:-1]
+    return depths
 
 
 def work_under(parent: NDArray[np.integer[Any]], launched_by: Nodes, starts: Nodes, ends: Nodes) -> Work:
@@ -96,13 +96,13 @@ def sums_under(
 
 def _ancestors(parent: NDArray[np.integer[Any]], nodes: Nodes) -> NDArray[np.int32]:
     """Some nodes and all that are above them, in ascending order."""
-    found = np.zeros(len(parent), np.bool_)
+    ancestors = np.zeros(len(parent), np.bool_)
     new: NDArray[np.integer[Any]] = unique_sorted(nodes)
     while len(new):
-        found[new] = True
+        ancestors[new] = True
         above = parent[new]
-        new = unique_sorted(above[(above != NO_PARENT) & ~found[above]])
-    return np.flatnonzero(found).astype(np.int32)
+        new = unique_sorted(above[(above != NO_PARENT) & ~ancestors[above]])
+    return np.flatnonzero(ancestors).astype(np.int32)
 
 
 def _among(parent: NDArray[np.integer[Any]], nodes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -138,10 +138,10 @@ def nearest_above(parent: NDArray[np.int32], wanted: NDArray[np.bool_]) -> NDArr
 
 def _leading(reached: NDArray[np.int32], nodes: NDArray[np.int32]) -> NDArray[np.int32]:
     """Where nodes lead to."""
-    found = np.empty_like(nodes)
+    leading = np.empty_like(nodes)
     for chunk in chunks(len(nodes)):
-        found[chunk] = reached[nodes[chunk]]
-    return found
+        leading[chunk] = reached[nodes[chunk]]
+    return leading
 
 
 def grafted(parent: NDArray[np.integer[Any]], branches: Nodes, onto: Nodes) -> NDArray[np.integer[Any]]:
@@ -163,7 +163,7 @@ def _upwards(parent: NDArray[np.integer[Any]]) -> Iterator[NDArray[np.int32]]:
 
 def around_points(starts: Nodes, ends: Nodes, groups: NDArray[Any], points: Nodes, point_groups: NDArray[Any]) -> Nodes:
     """Index of the innermost interval [start, end) of the same group around each point, -1 for none."""
-    found = np.full(len(points), NO_PARENT, np.int64)
+    around_points = np.full(len(points), NO_PARENT, np.int64)
     order = np.lexsort((-ends, starts, groups))
     by_group = groups[order]
     limits = np.flatnonzero(np.diff(by_group)) + 1
@@ -177,5 +177,5 @@ def around_points(starts: Nodes, ends: Nodes, groups: NDArray[Any], points: Node
         place = np.searchsorted(begin, point, side="right") - 1  # The last to have begun, or one around it.
         while (over := ended[place] <= point).any():
             place[over] = above[place[over]]
-        found[mine] = np.append(intervals, NO_PARENT)[place]
-    return found
+        around_points[mine] = np.append(intervals, NO_PARENT)[place]
+    return around_points

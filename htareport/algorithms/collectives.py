@@ -76,14 +76,14 @@ def match(rank: Ints, key: Ints, ordinal: Ints, count: Ints, times: tuple[Ints, 
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(ordinal[order]) != 0)
     first = np.flatnonzero(new)
     sizes = np.diff(np.append(first, len(order)))
-    found = []
+    match = []
     for size in unique_sorted(sizes[sizes > 1]).tolist():
         rows = order[first[sizes == size][:, None] + np.arange(size)]
         members, which = np.unique(rank[rows], axis=0, return_inverse=True)
         for number, ranks in enumerate(members):
             mine = rows[which.ravel() == number]
-            found.append(Matched(ranks, key[mine[:, 0]], mine, times[0][mine], times[1][mine]))
-    return found
+            match.append(Matched(ranks, key[mine[:, 0]], mine, times[0][mine], times[1][mine]))
+    return match
 
 
 def _has_usual_count(rank: Ints, key: Ints, count: Ints) -> NDArray[np.bool_]:

@@ -49,8 +49,8 @@ class Graph:
         """The longest path; of paths of equal length the one that stays latest in time."""
         if "path" not in self._cache:
             self._cache["path"] = _longest(self, *self._finish())
-        found: Path = self._cache["path"]
-        return found
+        path: Path = self._cache["path"]
+        return path
 
     def length(self) -> int:
         """Length of the longest path (ns)."""

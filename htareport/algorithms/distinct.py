@@ -22,5 +22,5 @@ def unique_sorted(values: NDArray[Value]) -> NDArray[Value]:
     first = np.empty(len(ordered), np.bool_)
     first[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    found: NDArray[Value] = ordered[first]
-    return found
+    unique_sorted: NDArray[Value] = ordered[first]
+    return unique_sorted

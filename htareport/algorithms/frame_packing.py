@@ -73,11 +73,11 @@ class _Frame(msgspec.Struct, array_like=True, frozen=True):
         return [column.name for column in self.columns]
 
     def is_like(self, other: _Frame | pd.DataFrame) -> bool:
-        return isinstance(other, _Frame) and [each.name for each in other.columns] == self.names
+        return isinstance(other, _Frame) and [column.name for column in other.columns] == self.names
 
     def frame(self, texts: NDArray[Any]) -> pd.DataFrame:
-        made = {each.name: _series(each.values(texts), each.dtype) for each in self.columns}
-        return pd.DataFrame(made, index=range(self.rows))
+        frame = {column.name: _series(column.values(texts), column.dtype) for column in self.columns}
+        return pd.DataFrame(frame, index=range(self.rows))
 
 
 _frames = msgspec.msgpack.Decoder(list[_Frame])
@@ -171,22 +171,22 @@ def _joined(parts: Sequence[_Part]) -> pd.DataFrame:
 
 def _column_of(columns: Sequence[_Column], texts: Sequence[NDArray[Any]]) -> pd.Series[Any]:
     """One column of all ranks. Most ranks have it in the same form, which takes a single step."""
-    if len({each.dtype for each in columns}) > 1:
+    if len({column.dtype for column in columns}) > 1:
         series = [_series(each.values(own), each.dtype) for each, own in zip(columns, texts, strict=True)]
         return pd.concat(series, ignore_index=True)
     first = columns[0]
-    if any(each.is_text or each.plain is not None for each in columns):
+    if any(column.is_text or column.plain is not None for column in columns):
         values = np.concatenate([each.values(own) for each, own in zip(columns, texts, strict=True)])
-    elif first.stored and len({each.stored for each in columns}) == 1:
-        values = np.frombuffer(b"".join([each.data for each in columns]), first.stored)
+    elif first.stored and len({column.stored for column in columns}) == 1:
+        values = np.frombuffer(b"".join([column.data for column in columns]), first.stored)
     else:
-        values = np.concatenate([each.numbers() for each in columns])
+        values = np.concatenate([column.numbers() for column in columns])
     return _series(values, first.dtype)
 
 
 def _series(values: NDArray[Any], dtype: str) -> pd.Series[Any]:
-    made: pd.Series[Any] = pd.Series(values, dtype=cast("Any", dtype))
-    return made
+    series: pd.Series[Any] = pd.Series(values, dtype=cast("Any", dtype))
+    return series
 
 
 def _taken(frame: pd.DataFrame) -> list[tuple[str, str, Any]] | None:
@@ -221,9 +221,9 @@ def _column(name: str, dtype: str, values: Any, places: dict[str, int], long: li
     if isinstance(values, list):
         values = np.array([places[value] for value in values], np.int64)
     if len(values) >= _LONG and values.dtype.kind == "i":
-        made = coded(values)
-        long.append(_compressed_once(made.data))
-        return _Column(name, dtype, coded=made._replace(data=b""), place=len(long) - 1)
+        column = coded(values)
+        long.append(_compressed_once(column.data))
+        return _Column(name, dtype, coded=column._replace(data=b""), place=len(long) - 1)
     stored = _narrow(values)
     return _Column(name, dtype, stored.dtype.str, stored.tobytes())
 
@@ -247,9 +247,9 @@ def _read(texts: bytes, known: dict[str, str] | None = None) -> NDArray[Any]:
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    return objects
 
 
 def _decoded(packed: Packed) -> list[_Frame]:

@@ -37,8 +37,8 @@ def touching(intervals: Intervals, starts: NDArray[np.int64], ends: NDArray[np.i
     after = np.searchsorted(intervals[:, 1], starts, side="right")  # The first piece that ends behind the start.
     inside = after < len(intervals)
     after[~inside] = 0
-    found: NDArray[np.bool_] = inside & (intervals[after, 0] < ends)
-    return found
+    touching: NDArray[np.bool_] = inside & (intervals[after, 0] < ends)
+    return touching
 
 
 def total(intervals: Intervals) -> int:

@@ -26,11 +26,11 @@ def tree(
     starts: NDArray[np.int64], ends: NDArray[np.int64], *, clip: bool = False
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Parents as above, and how many intervals are around each. With `clip` a child ends with its parent."""
-    found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
+    tree, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     for piece in _apart(starts, ends):
         parent, depth[piece] = _nested(starts[piece], ends[piece]) or _stacked(starts[piece], ends[piece], clip=clip)
-        found[piece] = np.where(parent == NO_PARENT, NO_PARENT, parent + piece.start)
-    return found, depth
+        tree[piece] = np.where(parent == NO_PARENT, NO_PARENT, parent + piece.start)
+    return tree, depth
 
 
 def _apart(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Iterator[slice]:
@@ -70,7 +70,7 @@ def _stacked(
     starts: NDArray[np.int64], ends: NDArray[np.int64], *, clip: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Parents and depths of any intervals, one by one."""
-    found, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
+    stacked, depth = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     stack: list[int] = []  # The intervals that are open, and when each ends.
     open_until: list[int] = []
     top_end = 0
@@ -89,8 +89,8 @@ def _stacked(
             stack.append(index)
             open_until.append(end)
             top_end = end
-        found[chunk], depth[chunk] = around, level
-    return found, depth
+        stacked[chunk], depth[chunk] = around, level
+    return stacked, depth
 
 
 def self_times(

@@ -125,12 +125,12 @@ def shifts(calls: Calls, removed: Removed, late: Late | None = None) -> Floats:
     latest = np.full(len(removed.in_all), size, np.int64)
     waited = np.flatnonzero(calls.stall > 0)
     latest[calls.rank[waited]] = waited  # The last of a rank wins; one that never waits keeps the row of zeros.
-    found: Floats = np.maximum(base[latest] + removed.in_all + more, -np.inf if removed.adds else 0.0)
-    return found
+    shifts: Floats = np.maximum(base[latest] + removed.in_all + more, -np.inf if removed.adds else 0.0)
+    return shifts
 
 
 def saved(end: Ints, shift: Floats) -> Floats:
     """By how much the last of the ranks ends earlier, for each column; `end` is when each ends now."""
     relative = (end - end.max())[:, None].astype(np.float64)
-    found: Floats = np.maximum(-(relative - shift).max(axis=0), 0.0)
-    return found
+    saved: Floats = np.maximum(-(relative - shift).max(axis=0), 0.0)
+    return saved

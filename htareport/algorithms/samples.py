@@ -93,12 +93,12 @@ def ratio_interval(base: Floats, new: Floats, *, median: bool = True) -> Interva
     if min(len(base), len(new)) < _FEWEST:
         return None
     draws = [_resampled(sample, median=median) for sample in (base, new)]
-    if min(each.min() for each in draws) <= 0:
+    if min(draw.min() for draw in draws) <= 0:
         return None
     logs = [np.log(each) if median else _widened(np.log(each), math.log(sample.mean()), len(sample))
             for each, sample in zip(draws, (base, new), strict=True)]  # fmt: skip
-    found = _of(logs[1] - logs[0])
-    return Interval(math.exp(found.low), math.exp(found.high))
+    ratio_interval = _of(logs[1] - logs[0])
+    return Interval(math.exp(ratio_interval.low), math.exp(ratio_interval.high))
 
 
 def difference_interval(base: Floats, new: Floats, *, median: bool = False) -> Interval | None:
@@ -121,9 +121,9 @@ def _resampled(sample: Floats, *, median: bool) -> Floats:
 def _of_bytes(sample: bytes, *, median: bool) -> Floats:
     """The same of sorted values as bytes: several limits are often held against one number."""
     values, source = np.frombuffer(sample), np.random.default_rng(zlib.crc32(sample))
-    found = _medians(values, source) if median else _means(values, source)
-    found.flags.writeable = False  # Others get the same array.
-    return found
+    of_bytes = _medians(values, source) if median else _means(values, source)
+    of_bytes.flags.writeable = False  # Others get the same array.
+    return of_bytes
 
 
 def _medians(values: Floats, source: np.random.Generator) -> Floats:
@@ -137,8 +137,8 @@ def _medians(values: Floats, source: np.random.Generator) -> Floats:
     first = source.beta(below, number - below + 1, _RESAMPLES)
     second = first if number % 2 else first + (1 - first) * source.beta(1, number - below, _RESAMPLES)
     places = [np.minimum((number * each).astype(np.int64), number - 1) for each in (first, second)]
-    found: Floats = (values[places[0]] + values[places[1]]) / 2
-    return found
+    medians: Floats = (values[places[0]] + values[places[1]]) / 2
+    return medians
 
 
 def _means(values: Floats, source: np.random.Generator) -> Floats:

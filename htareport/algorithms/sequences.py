@@ -47,7 +47,7 @@ def repeats(codes: NDArray[Any], stretches: NDArray[Any], *, shortest: int, long
     one and the same longer run that is looked at.
     """
     empty = Repeats(*(np.zeros(0, np.int64),) * 3)
-    found: list[Repeats] = []
+    repeats: list[Repeats] = []
     ids = pd.factorize(codes)[0].astype(np.int64)
     counts = np.bincount(ids)
     for length in range(1, longest + 1):
@@ -57,18 +57,18 @@ def repeats(codes: NDArray[Any], stretches: NDArray[Any], *, shortest: int, long
             kept = np.flatnonzero((ids != NOWHERE) & (counts[ids] >= fewest))
             if not last:
                 kept = kept[~_is_part(ids, counts, longer, longer_counts)[ids[kept]]]
-            found.append(_apart(kept, ids[kept], length, fewest))
+            repeats.append(_apart(kept, ids[kept], length, fewest))
         if not len(longer_counts):
             break
         ids, counts = longer, longer_counts
-    if not found:
+    if not repeats:
         return empty
-    offsets = np.cumsum([0, *(len(each.lengths) for each in found)])
-    runs = [each.run + offset for each, offset in zip(found, offsets, strict=False)]
+    offsets = np.cumsum([0, *(len(each.lengths) for each in repeats)])
+    runs = [each.run + offset for each, offset in zip(repeats, offsets, strict=False)]
     return Repeats(
-        np.concatenate([each.lengths for each in found]),
+        np.concatenate([each.lengths for each in repeats]),
         np.concatenate(runs),
-        np.concatenate([each.starts for each in found]),
+        np.concatenate([each.starts for each in repeats]),
     )
 
 

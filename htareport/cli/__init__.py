@@ -99,9 +99,9 @@ class _Version(argparse.Action):
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    made = _Parser(prog="htareport", description=DESCRIPTION, epilog=EPILOG)
-    made.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    parser = _Parser(prog="htareport", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     _add_report(commands)
     _add_diff(commands)
     explain = commands.add_parser(
@@ -122,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     _add_common_options(explain, validate)
     export.add_commands(commands, TRACES_HELP, _add_reading_options, _add_common_options)
     channels.add_commands(commands, _add_reading_options, _add_common_options)
-    return made
+    return parser
 
 
 def _add_report(commands: Any) -> None:

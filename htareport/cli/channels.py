@@ -50,12 +50,12 @@ def add_commands(commands: Any, add_reading_options: Adder, add_common_options: 
 
 
 def _add_send(commands: Any) -> Any:
-    made = commands.add_parser(
+    add_send = commands.add_parser(
         "send", help="mail a report", description="Mail the summary of traces or of a saved report, the PDF attached.",
         epilog=SEND_EPILOG,
     )  # fmt: skip
-    made.set_defaults(parser=made)
-    add = made.add_argument
+    add_send.set_defaults(parser=add_send)
+    add = add_send.add_argument
     add("source", metavar="REPORT.json|TRACES", help="a saved report (.json, .json.gz), or traces as in report")
     add("--to", metavar="ADDRESS", action="append", required=True, help="recipient; several by commas; repeatable")
     add("--subject", metavar="TEXT", help="subject (default: title and step time)")
@@ -63,17 +63,17 @@ def _add_send(commands: Any) -> Any:
     add("--title", metavar="TEXT", help="heading of the report (default: the folder's name)")
     add("--steps", metavar="WHICH", help="all (default), complete (no step whose device work is cut), 3-7 or 3,5")
     add("--allow-partial", action="store_true", help="exit 0, not 4, if a trace file or a section failed")
-    return made
+    return add_send
 
 
 def _add_comment(commands: Any) -> Any:
-    made = commands.add_parser(
+    add_comment = commands.add_parser(
         "comment", help="post or edit the comment on a pull request", epilog=COMMENT_EPILOG,
         description="Post the summary of a saved report as a comment on the pull request that this job runs for, or "
         "edit the one that is there.",
     )  # fmt: skip
-    made.set_defaults(parser=made)
-    add = made.add_argument
+    add_comment.set_defaults(parser=add_comment)
+    add = add_comment.add_argument
     add("source", metavar="REPORT.json", help="a saved report (.json, .json.gz)")
     add("--artifact-url", metavar="URL", help="link to the full report in the last line")
     add("--step-summary", action="store_true", help="also add it to $GITHUB_STEP_SUMMARY; then a job for no pull "
@@ -86,16 +86,18 @@ def _add_comment(commands: Any) -> Any:
     add("--token-env", metavar="NAME", help="variable that holds the token (default: GITHUB_TOKEN or GH_TOKEN; "
         "HTAREPORT_GITLAB_TOKEN or GITLAB_TOKEN)")  # fmt: skip
     add("--dry-run", action="store_true", help="print the comment, post nothing")
-    return made
+    return add_comment
 
 
 def _add_index(commands: Any) -> Any:
-    made = commands.add_parser(
+    add_index = commands.add_parser(
         "index", help="write one page over many saved reports", epilog=INDEX_EPILOG,
         description="Write one page over the saved reports of a folder: runs by date, their trend, a link to each.",
     )  # fmt: skip
-    made.set_defaults(parser=made)
-    made.add_argument("source", metavar="REPORTS_DIR", help="folder of saved reports (.json, .json.gz), at any depth")
-    made.add_argument("-o", "--output", metavar="FILE.html", help="default: index.html in that folder")
-    made.add_argument("--allow-partial", action="store_true", help="exit 0, not 4, if a report could not be read")
-    return made
+    add_index.set_defaults(parser=add_index)
+    add_index.add_argument(
+        "source", metavar="REPORTS_DIR", help="folder of saved reports (.json, .json.gz), at any depth"
+    )
+    add_index.add_argument("-o", "--output", metavar="FILE.html", help="default: index.html in that folder")
+    add_index.add_argument("--allow-partial", action="store_true", help="exit 0, not 4, if a report could not be read")
+    return add_index

@@ -87,7 +87,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def ranks(value: Any) -> frozenset[int]:
     """Read `0,3-5`."""
-    found = set[int]()
+    ranks = set[int]()
     for part in str(value).split(","):
         first, dash, last = (text.strip() for text in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()):
@@ -96,8 +96,8 @@ def ranks(value: Any) -> frozenset[int]:
             raise ValueError(f"{part.strip()} counts backwards")
         if int(last or first) > MOST_RANKS:
             raise ValueError(f"{part.strip()} goes beyond rank {MOST_RANKS}")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        ranks.update(range(int(first), int(last or first) + 1))
+    return frozenset(ranks)
 
 
 def _load(config: str) -> ReportOptions:
@@ -157,10 +157,10 @@ def _bytes(value: Any) -> int:
 def _names(value: Any) -> tuple[str, ...]:
     texts = map(_text, value if isinstance(value, list) else [value])
     parts = [part.strip() for text in texts for part in text.split(",")]
-    found = tuple(dict.fromkeys(part for part in parts if part))
-    if parts and not found:
+    names = tuple(dict.fromkeys(part for part in parts if part))
+    if parts and not names:
         raise ValueError("nothing was named")
-    return found
+    return names
 
 
 def _title(value: Any) -> str:
@@ -234,20 +234,20 @@ def _folder(value: Any) -> Path:
 
 def _settings(value: Any) -> Settings:
     """Read a list of NAME.option=value, or tables of options by name."""
-    found = Settings()
+    settings = Settings()
     if isinstance(value, dict):
         for name, options in value.items():
             if not isinstance(options, dict):
                 raise ValueError(f"{name} belongs into a table [set.NAME]")  # noqa: TRY004
-            found[name] = {key: printable(str(each)) for key, each in options.items()}
-        return found
+            settings[name] = {key: printable(str(each)) for key, each in options.items()}
+        return settings
     for text in value:
         place, equals, content = text.partition("=")
         name, dot, option = place.strip().partition(".")
         if not (equals and dot and name and option):
             raise ValueError(f"{text!r} is not of the form NAME.option=value")
-        found.setdefault(name, {})[option.strip()] = printable(content.strip())
-    return found
+        settings.setdefault(name, {})[option.strip()] = printable(content.strip())
+    return settings
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

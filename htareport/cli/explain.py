@@ -46,20 +46,20 @@ def _named(
     topics = _topics()
     known: dict[str, type[Analysis | AnyRule] | str] = {}
     for titles in (
-        {each.title: each for each in rules.values()},
-        {each.title: each for each in analyses.values()},
+        {rule.title: rule for rule in rules.values()},
+        {analyse.title: analyse for analyse in analyses.values()},
         {title: name for name, title in topics.items()},
         rules,
         analyses,
         {name: name for name in topics},
     ):
         known |= {title.casefold(): each for title, each in titles.items()}
-    found = known.get(" ".join(wanted.split()).casefold())
-    if found is None:
+    named = known.get(" ".join(wanted.split()).casefold())
+    if named is None:
         names = [*analyses, *rules, *topics]
         hint = did_you_mean(wanted, [*names, *known])
         raise UsageError(f"nothing is called {wanted!r}{hint} (there are: {', '.join(names)})")
-    return found
+    return named
 
 
 def _topics() -> dict[str, str]:
@@ -87,7 +87,7 @@ def _list(analyses: dict[str, type[Analysis]], rules: dict[str, type[AnyRule]]) 
     for code, rule in rules.items():
         groups.setdefault(f"Findings: {rule.family}", []).append((code, rule.title, rule.help()))
     groups["Two runs (htareport diff), and gates (--fail-on)"] = [
-        (each, topics[each], _help_of(each)) for each in others
+        (other, topics[other], _help_of(other)) for other in others
     ]
     every = [row for rows in groups.values() for row in rows]
     width, title_width = (max(len(row[place]) for row in every) for place in (0, 1))

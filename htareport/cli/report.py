@@ -63,13 +63,13 @@ def checked_gates(options: ReportOptions, source: str, *, has_base: bool) -> lis
     from htareport.reading.sources.saved_reports import is_saved_report
     from htareport.rules import rule_classes
 
-    found = [gates.parse(each) for each in options.fail_on]
-    gates.check(found, has_base=has_base)
+    checked_gates = [gates.parse(each) for each in options.fail_on]
+    gates.check(checked_gates, has_base=has_base)
     if not is_saved_report(located(source)):  # That may come from where there are other rules.
-        for gate in found:
+        for gate in checked_gates:
             if gate.finding:
                 check_finding(gate, rule_classes())
-    return found
+    return checked_gates
 
 
 def side(source: str, options: ReportOptions, given: set[str], *, quiet: bool) -> Report:
@@ -98,7 +98,7 @@ def finish(
         crossed = any(verdict.fails for verdict in verdicts)
         _say(verdicts)
     errors = [str(each) for each in report.meta.get("problems", ())]
-    console.problems(errors, [each for each in report.warnings if each not in errors])
+    console.problems(errors, [warning for warning in report.warnings if warning not in errors])
     if not quiet and base is None and "-" not in options.output:
         _say_findings(report)
     failed = _write(report, options, quiet=quiet)

@@ -39,7 +39,7 @@ def run(arguments: Namespace) -> int:
     server = smtp.Server.from_environment(os.environ)
     report = _report(arguments)
     errors = [str(each) for each in report.meta.get("problems", ())]
-    console.problems(errors, [each for each in report.warnings if each not in errors])
+    console.problems(errors, [warning for warning in report.warnings if warning not in errors])
     made = mail.mail(report, subject=arguments.subject or "", sender=server.sender, to=to, date=datetime.now(UTC))
     console.problems([], [f"the mail {reason}" for reason in made.missing])
     if arguments.output:

@@ -60,16 +60,16 @@ def check(rank: int, paths: Files, options: ReadOptions | None = None) -> Checke
     from htareport.trace import RankTrace
 
     try:
-        found = RankTrace.load(rank, paths, options=options)
+        check = RankTrace.load(rank, paths, options=options)
         return Checked(
             rank,
-            size=sum(capture.size for capture in found.captures),
-            events=len(found.events),
-            devices=len(found.devices),
-            steps=len(found.steps),
-            capabilities=found.capabilities,
-            warnings=tuple(found.warnings),
-            errors=tuple(f"{name}: not used: {reason}" for name, reason in found.problems),
+            size=sum(capture.size for capture in check.captures),
+            events=len(check.events),
+            devices=len(check.devices),
+            steps=len(check.steps),
+            capabilities=check.capabilities,
+            warnings=tuple(check.warnings),
+            errors=tuple(f"{name}: not used: {reason}" for name, reason in check.problems),
         )
     except TraceFileError as error:
         return Checked(rank, errors=(str(error) if isinstance(paths, tuple) else f"{printable(paths.name)}: {error}",))

@@ -118,7 +118,7 @@ def _overview(
                       Better.LOWER, order=-1),)  # fmt: skip
     charts = [tables.waterfall_chart(falls, change.what)] if len(falls.rows) else []
     times = [side.step_times.tolist() for side in both]
-    if all(len(each) > 1 for each in times):
+    if all(len(time) > 1 for time in times):
         charts.append(tables.steps_chart(times))
     return replace(
         topics.section("compare"), facts=facts, charts=tuple(charts),

@@ -49,8 +49,8 @@ def causes(
         whose = " of the slowest rank" if falls.is_slowest else ""
         yield f"In the mean{whose} {signed(total, _NS)}, {most} {what} {signed(delta, _NS)}{led}."
     share = "idle_pct" if change.outcome is not Outcome.NO_STEPS else "idle_of_span_pct"
-    if part.startswith("idle") and all(share in each for each in numbers):
-        before, after = (text(each[share].value, Unit.RATIO) for each in numbers)
+    if part.startswith("idle") and all(share in number for number in numbers):
+        before, after = (text(number[share].value, Unit.RATIO) for number in numbers)
         yield f"GPU idle: {before} → {after}."
 
 
@@ -106,9 +106,9 @@ def _work_of(part: str, sides: tuple[Side, Side], rows: pd.DataFrame) -> pd.Data
     if part == "compute":
         return changes.summed(rows[rows["kind"] == "compute"], ["kernel"]).rename(columns={"kernel": "name"})
     if part == "exposed communication":
-        found = changes.by_name(both[0].collectives, both[1].collectives, ["collective"])
-        return found.rename(columns={"collective": "name"})
+        work = changes.by_name(both[0].collectives, both[1].collectives, ["collective"])
+        return work.rename(columns={"collective": "name"})
     if part == "exposed memory":
         return changes.by_name(both[0].copies, both[1].copies, ["kind"]).rename(columns={"kind": "name"})
-    found = changes.by_name(both[0].operators, both[1].operators, ["name"])
-    return found[~found["name"].isin(_WAITS)] if part in {"idle", "idle: host wait"} else found[:0]
+    work = changes.by_name(both[0].operators, both[1].operators, ["name"])
+    return work[~work["name"].isin(_WAITS)] if part in {"idle", "idle: host wait"} else work[:0]

@@ -56,17 +56,17 @@ def of_kernels(matched: Matched) -> pd.DataFrame:
 
 
 def _by_group(side: pd.DataFrame) -> dict[int, list[Any]]:
-    found = dict[int, list[Any]]()
+    by_group = dict[int, list[Any]]()
     for group, row in zip(side["group"].tolist(), side.itertuples(index=False), strict=True):
-        found.setdefault(group, []).append(row)
-    return found
+        by_group.setdefault(group, []).append(row)
+    return by_group
 
 
 def _amounts(rows: Sequence[Any]) -> Amounts:
-    found = Amounts()
+    amounts = Amounts()
     for row in rows:
-        found[row.kernel] = _sum([found.get(row.kernel, NOTHING), Amount(row.count, row.time)])
-    return found
+        amounts[row.kernel] = _sum([amounts.get(row.kernel, NOTHING), Amount(row.count, row.time)])
+    return amounts
 
 
 def _sum(amounts: Iterable[Amount]) -> Amount:
@@ -152,10 +152,10 @@ def by_name(base: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.Da
 
 
 def _amounts_by(side: pd.DataFrame, keys: Sequence[str]) -> dict[tuple[Any, ...], Amount]:
-    found = dict[tuple[Any, ...], Amount]()
+    amounts = dict[tuple[Any, ...], Amount]()
     for *key, count, time in side[[*keys, "count", "time"]].itertuples(index=False, name=None):
-        found[tuple(key)] = _sum([found.get(tuple(key), NOTHING), Amount(count, time)])
-    return found
+        amounts[tuple(key)] = _sum([amounts.get(tuple(key), NOTHING), Amount(count, time)])
+    return amounts
 
 
 def summed(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -44,8 +44,8 @@ class Difference:
 
 def differences(base: Side, new: Side, matched: Matched) -> list[Difference]:
     """List what differs, what matters first."""
-    found = {each.what: each for each in (*_of_meta(base, new), *_shapes(matched), *_types(base, new))}
-    return sorted(found.values(), key=lambda each: [True, None, False].index(each.matters))
+    differences = {each.what: each for each in (*_of_meta(base, new), *_shapes(matched), *_types(base, new))}
+    return sorted(differences.values(), key=lambda each: [True, None, False].index(each.matters))
 
 
 def _of_meta(*both: Side) -> Iterator[Difference]:
@@ -67,9 +67,9 @@ def _options(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Differ
     """Options of analyses that both runs tell: they change no time, but what it is divided into."""
     for analysis in sorted(base.keys() & new.keys()):
         values = base[analysis], new[analysis]
-        if all(isinstance(each, Mapping) for each in values):
+        if all(isinstance(value, Mapping) for value in values):
             for name in sorted(values[0].keys() & values[1].keys()):
-                yield from _differing(f"{analysis}.{name}", *(_value(each[name]) for each in values), matters=False)
+                yield from _differing(f"{analysis}.{name}", *(_value(value[name]) for value in values), matters=False)
 
 
 def _differing(what: str, base: str, new: str, *, matters: bool = True) -> Iterator[Difference]:

@@ -30,7 +30,7 @@ def check_finding(gate: Gate, codes: Iterable[str]) -> None:
 def judge_finding(gate: Gate, report: Report) -> Verdict:
     """Judge a gate by a report's findings. UsageError where no rule that was asked makes such a finding."""
     every = [finding for section in report.sections for finding in section.findings]
-    section = next((each for each in report.sections if each.name == _SECTION), None)
+    section = next((section for section in report.sections if section.name == _SECTION), None)
     states = _states(section)
     check_finding(gate, (*states, *(finding.code for finding in every)) if states else (gate.finding,))
     wanted = gate.finding.casefold()

@@ -23,13 +23,13 @@ def alone(report: Report) -> Report:
     meta = {name: value for name, value in report.meta.items() if name not in {"comparison", "gates"}}
     problems = meta.get("problems")
     if isinstance(problems, (list, tuple)):
-        meta["problems"] = [each for each in problems if not str(each).startswith(BASE)]
-    sections = (each for each in report.sections if each.group != GROUP)
+        meta["problems"] = [problem for problem in problems if not str(problem).startswith(BASE)]
+    sections = (section for section in report.sections if section.group != GROUP)
     return Report(
         title if isinstance(title, str) else report.title,
         meta=meta,
-        warnings=tuple(each for each in report.warnings if not each.startswith(BASE)),
-        sections=tuple(replace(each, facts=tuple(map(_fact, each.facts))) for each in sections),
+        warnings=tuple(warning for warning in report.warnings if not warning.startswith(BASE)),
+        sections=tuple(replace(section, facts=tuple(map(_fact, section.facts))) for section in sections),
     )
 
 
@@ -48,5 +48,5 @@ def without_gates(report: Report) -> Report:
         report,
         verdict=report.verdict.removeprefix(told(gates)).lstrip(),
         meta=meta,
-        sections=tuple(each for each in report.sections if (each.name, each.group) != ("gates", GROUP)),
+        sections=tuple(section for section in report.sections if (section.name, section.group) != ("gates", GROUP)),
     )

@@ -92,8 +92,8 @@ def names_section(base: Side, new: Side) -> Section:
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if not len(rows):
         return _not_there(section, "neither run has operators or device work" if len(parts) > 1 else _NO_WORK)
-    found = [_name_counts(rows, per), _names_table(rows, per)]
-    return _made(section, [_basis_note(both)], list(_name_charts(rows, per)), found)
+    names_section = [_name_counts(rows, per), _names_table(rows, per)]
+    return _made(section, [_basis_note(both)], list(_name_charts(rows, per)), names_section)
 
 
 def _names(where: str, base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:

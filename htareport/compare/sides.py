@@ -37,9 +37,9 @@ class Side:
     def frame(self, section: str, table: str, columns: Sequence[str]) -> pd.DataFrame:
         """Return columns of a table; without rows where the report has no such table, or one without them."""
         for each in self.report.sections:
-            for found in each.tables if each.name == section else ():
-                if found.spec.name == table and set(columns) <= set(found.frame.columns):
-                    return found.frame[list(columns)]
+            for frame in each.tables if each.name == section else ():
+                if frame.spec.name == table and set(columns) <= set(frame.frame.columns):
+                    return frame.frame[list(columns)]
         return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
 
     def _tells(self, section: str, table: str, columns: Sequence[str]) -> bool:
@@ -62,8 +62,8 @@ class Side:
     @cached_property
     def facts(self) -> dict[str, Fact]:
         """The key numbers that have a value, by name; not those of a comparison."""
-        sections = (each for each in self.report.sections if each.group != GROUP)
-        return {fact.name: fact for each in sections for fact in each.facts if fact.value is not None}
+        sections = (section for section in self.report.sections if section.group != GROUP)
+        return {fact.name: fact for section in sections for fact in section.facts if fact.value is not None}
 
     # --- time -------------------------------------------------------------------------------
 
@@ -181,8 +181,8 @@ class Side:
         else:
             times = table.rename(columns={"span": "time"})[["rank", "time"]]
             own = table.assign(own=table["span"] - table["exposed_comm"])[["rank", "own"]]
-        found = times.groupby("rank").mean().join(own.groupby("rank").mean()).reset_index()
-        return found[found["time"] > 0].astype({"rank": "int64"}).reset_index(drop=True)
+        ranks = times.groupby("rank").mean().join(own.groupby("rank").mean()).reset_index()
+        return ranks[ranks["time"] > 0].astype({"rank": "int64"}).reset_index(drop=True)
 
 
 def sides(base: Report, new: Report) -> tuple[Side, Side]:
@@ -192,8 +192,8 @@ def sides(base: Report, new: Report) -> tuple[Side, Side]:
 
 def numbers(column: pd.Series[Any]) -> Floats:
     """Return a column as floats; nan where there is none, or none that can be."""
-    found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return np.where(np.abs(found) < _MOST, found, np.nan)
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return np.where(np.abs(numbers) < _MOST, numbers, np.nan)
 
 
 def texts(column: pd.Series[Any]) -> pd.Series[Any]:

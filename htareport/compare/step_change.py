@@ -59,7 +59,7 @@ def change_of(base: Side, new: Side) -> Change:
     steps = len(times[0]), len(times[1])
     if all(steps):
         p, interval = mann_whitney(*times), ratio_interval(*times)
-        before, after = (float(np.median(each)) for each in times)
+        before, after = (float(np.median(time)) for time in times)
         return Change("step time", before, after, _outcome(steps, p, interval, times), steps, interval, p)
     for what, time_of in _WITHOUT_STEPS.items():
         before, after = time_of(base), time_of(new)

@@ -48,9 +48,9 @@ class PullRequest:
 
     def comments(self) -> Iterator[Comment]:
         """Return all comments, oldest first."""
-        for each in self.api.pages(f"/repos/{self.repository}/issues/{self.number}/comments"):
-            if isinstance(each.get("id"), int):
-                yield Comment(each["id"], str(each.get("body") or ""))
+        for page in self.api.pages(f"/repos/{self.repository}/issues/{self.number}/comments"):
+            if isinstance(page.get("id"), int):
+                yield Comment(page["id"], str(page.get("body") or ""))
 
     def create(self, body: str) -> str:
         """Write a comment and return its address."""

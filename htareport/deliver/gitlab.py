@@ -48,9 +48,9 @@ class MergeRequest:
 
     def comments(self) -> Iterator[Comment]:
         """Return all comments, oldest first."""
-        for each in self.api.pages(f"{self._notes}?sort=asc&order_by=created_at"):
-            if isinstance(each.get("id"), int) and not each.get("system"):
-                yield Comment(each["id"], str(each.get("body") or ""))
+        for page in self.api.pages(f"{self._notes}?sort=asc&order_by=created_at"):
+            if isinstance(page.get("id"), int) and not page.get("system"):
+                yield Comment(page["id"], str(page.get("body") or ""))
 
     def create(self, body: str) -> str:
         """Write a comment and return its address."""

@@ -76,7 +76,7 @@ class Server:
 
 def addresses(texts: Iterable[str], place: str = "--to") -> tuple[Address, ...]:
     """Read `ann@example.org` and `Ann Lee <ann@example.org>`, several by commas. UsageError names what is none."""
-    found = dict[str, Address]()
+    addresses = dict[str, Address]()
     for text in texts:
         if not text.isprintable():
             raise UsageError(f"{place}: {text!r} holds a line end or a control character")
@@ -86,12 +86,14 @@ def addresses(texts: Iterable[str], place: str = "--to") -> tuple[Address, ...]:
             fits = len(address) <= _LONGEST_ADDRESS and _LOCAL.fullmatch(local) and _DOMAIN.fullmatch(domain)
             if not fits or local.startswith(".") or local.endswith(".") or ".." in local:
                 raise UsageError(f"{place}: {address or text!r} is no mail address")
-            found.setdefault(address.lower(), Address(name, local, domain))
-    if not found:
+            addresses.setdefault(address.lower(), Address(name, local, domain))
+    if not addresses:
         raise UsageError(f"{place}: nobody was named")
-    if len(found) > MOST_RECIPIENTS:
-        raise UsageError(f"{place}: {len(found)} recipients; at most {MOST_RECIPIENTS} get one mail, a list gets more")
-    return tuple(found.values())
+    if len(addresses) > MOST_RECIPIENTS:
+        raise UsageError(
+            f"{place}: {len(addresses)} recipients; at most {MOST_RECIPIENTS} get one mail, a list gets more"
+        )
+    return tuple(addresses.values())
 
 
 def check(message: EmailMessage) -> int:
@@ -111,7 +113,9 @@ def send(server: Server, message: EmailMessage, recipients: Sequence[Address]) -
             most = connection.esmtp_features.get("size", "")
             if most.isdecimal() and 0 < int(most) < size:
                 raise OutputError(f"{place} takes mails of {int(most):,} bytes at most; this has {size:,}")
-            refused = connection.send_message(message, server.sender.addr_spec, [each.addr_spec for each in recipients])
+            refused = connection.send_message(
+                message, server.sender.addr_spec, [recipient.addr_spec for recipient in recipients]
+            )
     except (OSError, UnicodeError) as error:  # What smtplib raises is an OSError; a host may be no host name at all.
         raise OutputError(_without_secret(f"{place}: {_reason(error)}", server)) from None
     if refused:

@@ -107,8 +107,8 @@ def _opener() -> OpenerDirector:
 def token(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
     """Return the first of some variables that is set. UsageError, without its content, if none can be used."""
     for name in names:
-        if found := environment.get(name, "").strip():
-            if not (found.isascii() and found.isprintable()) or " " in found:
+        if token := environment.get(name, "").strip():
+            if not (token.isascii() and token.isprintable()) or " " in token:
                 raise UsageError(f"{name} is no token: it holds characters that none has")
-            return found
+            return token
     raise UsageError(f"{' or '.join(names)} is not set: it holds the token for the comment")

@@ -72,13 +72,13 @@ def write_patterns(
 
 def _marks(trace: Rank, capture: int, patterns: Sequence[Pattern]) -> dict[int, dict[str, int]]:
     """What to write to the events of a file, by their place."""
-    found: dict[int, dict[str, int]] = {}
+    marks: dict[int, dict[str, int]] = {}
     for pattern in patterns:
         for rows in pattern.rows:
             mine = rows[rows["capture"] == capture]
             for place in column_of(trace, mine, POSITION).tolist():
-                found.setdefault(place, {})[pattern.text] = pattern.times
-    return found
+                marks.setdefault(place, {})[pattern.text] = pattern.times
+    return marks
 
 
 def _name_numbers(trace: Rank) -> dict[str, int]:

@@ -83,8 +83,8 @@ def is_file(path: Any) -> bool:
 
 def stat_of(path: Any) -> os.stat_result:
     """Return size and times of a file, 0 for what the server does not tell."""
-    found: os.stat_result = _tried(path.stat)
-    return found
+    stat: os.stat_result = _tried(path.stat)
+    return stat
 
 
 def inside(path: Any, *, below: bool) -> list[Any]:

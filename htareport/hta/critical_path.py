@@ -54,8 +54,8 @@ class CriticalPath(LoadedRanks):
         loading = _DATA_LOADING if data_load_events is None else tuple(data_load_events)
         activity = Activity(trace, span, loading, host_collectives=python_time)
         constraints = python_time or critical_path_add_zero_weight_launch_edges()
-        found = activity_graph(activity, Rules(python_time, constraints))
-        return CPGraph.of(found, rank, self.run.start_ns, self.t), True
+        critical_path_analysis = activity_graph(activity, Rules(python_time, constraints))
+        return CPGraph.of(critical_path_analysis, rank, self.run.start_ns, self.t), True
 
     def overlay_critical_path_analysis(
         self,

@@ -62,7 +62,7 @@ def late_ranks(df: pd.DataFrame) -> list[int]:
 def found_by(finder: Callable[..., Any], arrivals: pd.DataFrame, for_htas: Callable[[], tuple[Any, ...]]) -> list[int]:
     """Ask a finder of stragglers: one of ours takes arrivals alone, one of HTA's what `for_htas` gives."""
     parameters = inspect.signature(finder).parameters
-    needed = [each for each in parameters.values() if each.default is each.empty]
+    needed = [parameter for parameter in parameters.values() if parameter.default is parameter.empty]
     is_htas = len(needed) > 1 or "symbol_table" in parameters
     found = finder(*for_htas()) if is_htas else finder(arrivals)
     if isinstance(found, pd.Series):

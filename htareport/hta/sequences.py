@@ -45,15 +45,19 @@ class Sequences(LoadedRanks):
         `top_k` of them (see augment.sequences.write_patterns); so many the picture shows, too.
         """
         trace = self.rank(rank)
-        found = _Patterns.of(trace, operator_name, min_pattern_len) if operator_name else _Patterns.none()
-        if visualize and len(found.table):
+        frequent_cuda_kernel_sequences = (
+            _Patterns.of(trace, operator_name, min_pattern_len) if operator_name else _Patterns.none()
+        )
+        if visualize and len(frequent_cuda_kernel_sequences.table):
             from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
-            figure(_chart(found.table.head(top_k), operator_name)).show()
-        if output_dir and len(found.table):
+            figure(_chart(frequent_cuda_kernel_sequences.table.head(top_k), operator_name)).show()
+        if output_dir and len(frequent_cuda_kernel_sequences.table):
             folder = CopyFolder(Path(output_dir).expanduser(), [capture.path for capture in trace.captures])
-            write_patterns(trace, folder, found.marked(trace, top_k), compress=compress_other_kernels)
-        return found.table
+            write_patterns(
+                trace, folder, frequent_cuda_kernel_sequences.marked(trace, top_k), compress=compress_other_kernels
+            )
+        return frequent_cuda_kernel_sequences.table
 
     get_frequent_cuda_kernel_patterns = get_frequent_cuda_kernel_sequences  # As HTA's README calls it.
 
@@ -109,12 +113,12 @@ class _Patterns(NamedTuple):
 
     def marked(self, trace: Rank, most: int) -> list[Pattern]:
         """Return the first patterns with the rows of their calls and device events."""
-        found = []
+        marked = []
         for place, row in self.table.head(most).iterrows():
             mine = np.flatnonzero(self.rows == place)
             events = trace.device_events.iloc[self.kernels[np.isin(self.owners, mine)]]
-            found.append(Pattern(row["pattern"], int(row["count"]), [trace.host.frame(self.calls[mine]), events]))
-        return found
+            marked.append(Pattern(row["pattern"], int(row["count"]), [trace.host.frame(self.calls[mine]), events]))
+        return marked
 
 
 def _outermost_calls(

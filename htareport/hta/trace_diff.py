@@ -71,7 +71,7 @@ class LabeledTrace:
         """
         ranks = _listed(rank) if rank is not None else self.ranks()[:1]
         steps = _listed(iteration) if iteration is not None else self.iterations()[:1]
-        parts = [_rows(self.t.get_trace(each), steps or None, device_type).assign(rank=each) for each in ranks]
+        parts = [_rows(self.t.get_trace(rank), steps or None, device_type).assign(rank=rank) for rank in ranks]
         return pd.concat(parts, ignore_index=True)
 
     def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:

@@ -107,25 +107,25 @@ def gather(  # noqa: PLR0913  the clock is a parameter so that tests need not wa
     expected = sorted(ranks)
     deadline, pause = now() + wait_s, _FIRST_PAUSE_S
     while True:
-        found = records_of_run(traces, own, since_ns)
-        awaited = [rank for rank in expected if rank not in found or not _has_ended(found[rank], own)]
+        gather = records_of_run(traces, own, since_ns)
+        awaited = [rank for rank in expected if rank not in gather or not _has_ended(gather[rank], own)]
         if not awaited or (left := deadline - now()) <= 0:
             break
         sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE_S)
-    files = {rank: _present(traces, record) for rank, record in sorted(found.items()) if rank in expected}
+    files = {rank: _present(traces, record) for rank, record in sorted(gather.items()) if rank in expected}
     files = {rank: paths for rank, paths in files.items() if paths}
     return Gathered(
         files,
         missing=tuple(rank for rank in expected if rank not in files),
-        unfinished=tuple(r for r in files if not (found[r].done or found[r].is_of_process(own))),
-        records=tuple(found.values()),
+        unfinished=tuple(r for r in files if not (gather[r].done or gather[r].is_of_process(own))),
+        records=tuple(gather.values()),
     )
 
 
 def records_of_run(traces: Path, own: Record, since_ns: int) -> dict[int, Record]:
     """Return the records of one run by rank, of several processes of a rank the last."""
-    found = [each for each in _records(traces, since_ns) if each.is_of_run(own)]
+    found = [record for record in _records(traces, since_ns) if record.is_of_run(own)]
     if own.world_size == 1:  # Others beside it are runs of their own.
         found = [each for each in found if each.is_of_process(own)]
     return {each.rank: each for each in sorted(found, key=lambda each: each.started_ns)}

@@ -93,7 +93,7 @@ class _Operators:
             found.calls[name].to_numpy()[wanted] for name in ("row", "signature", "device", "precision", "kernel")
         ]
         places = np.searchsorted(self.rows, columns[0]).tolist()
-        self.calls = dict(zip(places, zip(*(each.tolist() for each in columns[1:]), strict=True), strict=True))
+        self.calls = dict(zip(places, zip(*(column.tolist() for column in columns[1:]), strict=True), strict=True))
 
     def tensors(self, place: int) -> list[Shape]:
         """Shapes of the inputs of an operator."""

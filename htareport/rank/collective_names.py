@@ -121,8 +121,8 @@ def _largest(groups: NDArray[Any], durations: NDArray[np.int64], most: int) -> N
         return groups
     kept_ones = np.argsort(-np.bincount(codes, durations.astype(np.float64)), kind="stable")[:most]
     names[np.setdiff1d(np.arange(len(names)), kept_ones)] = OTHER_GROUPS
-    found: NDArray[Any] = names[codes]
-    return found
+    largest: NDArray[Any] = names[codes]
+    return largest
 
 
 def _collective_of(kernel: str) -> str:

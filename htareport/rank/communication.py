@@ -75,22 +75,22 @@ def _blocked(rank: Rank, capture: int) -> Intervals:
 
 def sets_of(rank: Rank, rows: pd.DataFrame) -> Sets:
     """When these device events run, within the windows."""
-    found = Sets()
+    sets = Sets()
     for device, capture in rank.lanes:
         mine = rows[(rows["device"] == device).to_numpy() & (rows["capture"] == capture).to_numpy()]
-        found[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
-    return rank.clipped(found)
+        sets[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
+    return rank.clipped(sets)
 
 
 def covered_by(rank: Rank, sets: Sets, rows: pd.DataFrame) -> NDArray[np.int64]:
     """How much of a set each of these device events covers, ns."""
-    found = np.zeros(len(rows), np.int64)
+    covered = np.zeros(len(rows), np.int64)
     device, capture = rows["device"].to_numpy(), rows["capture"].to_numpy()
     for lane in rank.lanes:
         mine = (device == lane[0]) & (capture == lane[1])
         start, end = rows["ts"].to_numpy()[mine], rows["end"].to_numpy()[mine]
-        found[mine] = intervals.covered(sets.get(lane, EMPTY), start, end)
-    return found
+        covered[mine] = intervals.covered(sets.get(lane, EMPTY), start, end)
+    return covered
 
 
 def launched_in(rank: Rank, pattern: re.Pattern[str], rows: pd.DataFrame) -> Mask:
@@ -145,7 +145,7 @@ def steps_of(rank: Rank, lane: Lane) -> Intervals:
 
 def limited(rank: Rank, sets: Sets, other: Sets) -> Sets:
     """Of sets, in each step no more than the length of others in it: the earliest part."""
-    found = Sets()
+    limited = Sets()
     for lane, mine in sets.items():
         windows = steps_of(rank, lane)
         room = intervals.covered(other.get(lane, EMPTY), windows[:, 0], windows[:, 1])
@@ -153,8 +153,8 @@ def limited(rank: Rank, sets: Sets, other: Sets) -> Sets:
             first(intervals.intersection(mine, window[None]), most)
             for window, most in zip(windows, room.tolist(), strict=True)
         ]
-        found[lane] = np.concatenate(parts or [EMPTY])
-    return found
+        limited[lane] = np.concatenate(parts or [EMPTY])
+    return limited
 
 
 def first(some: Intervals, most: int) -> Intervals:
@@ -162,5 +162,5 @@ def first(some: Intervals, most: int) -> Intervals:
     before = np.cumsum(some[:, 1] - some[:, 0]) - (some[:, 1] - some[:, 0])
     kept = before < most
     end = np.minimum(some[:, 1], some[:, 0] + most - before)
-    found: Intervals = np.column_stack((some[:, 0], end))[kept]
-    return found
+    first: Intervals = np.column_stack((some[:, 0], end))[kept]
+    return first

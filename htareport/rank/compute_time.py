@@ -81,8 +81,8 @@ def spread(rank: Rank, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     owner, durations = work(rank).owner, rank.device_events["dur"].to_numpy()
     if not len(shares):
         return np.zeros(len(durations))
-    found: NDArray[np.float64] = np.where(owner != NONE, durations * shares[owner], 0.0)
-    return found
+    spread: NDArray[np.float64] = np.where(owner != NONE, durations * shares[owner], 0.0)
+    return spread
 
 
 @cached_until_release
@@ -112,7 +112,7 @@ def shortened(rank: Rank, saving: NDArray[np.float64], beside: str = "") -> Sets
 
     Nothing of what others cover is; but those of the kind `beside` are taken to move along.
     """
-    found = Sets()
+    shortened = Sets()
     whole = np.diff(np.rint(np.cumsum(np.maximum(saving, 0))), prepend=0).astype(np.int64)  # Keeps their sum.
     for lane, pieces in sole(rank, beside).items():
         lengths = pieces.end - pieces.start
@@ -122,8 +122,8 @@ def shortened(rank: Rank, saving: NDArray[np.float64], beside: str = "") -> Sets
         wanted = np.minimum(whole, alone)
         gained = np.zeros(len(saving), np.int64)
         gained[events] = _gained(rank, lane, wanted[events])
-        found[lane] = _first(pieces, lengths, gained)
-    return rank.clipped(found)
+        shortened[lane] = _first(pieces, lengths, gained)
+    return rank.clipped(shortened)
 
 
 def asked(rank: Rank, saving: NDArray[np.float64]) -> float:

@@ -115,7 +115,7 @@ def device_of(name: str) -> Device | None:
         return None
     for pattern, known, generation, memory, bandwidth, peaks, source in _ROWS:
         if re.search(pattern, name.strip()):
-            found = {each: peak * _TERA for each, peak in zip(Precision, peaks, strict=True) if peak}
+            device = {each: peak * _TERA for each, peak in zip(Precision, peaks, strict=True) if peak}
             vendor = "NVIDIA" if generation else "AMD"
-            return Device(known, vendor, generation, found, bandwidth * _GIGA, memory * _GIGA, source)
+            return Device(known, vendor, generation, device, bandwidth * _GIGA, memory * _GIGA, source)
     return None

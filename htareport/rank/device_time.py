@@ -73,5 +73,5 @@ def shares(ranks: pd.DataFrame, per_step: pd.DataFrame) -> pd.DataFrame:
     """The parts as shares over everything: of step time where there are steps, else of the span."""
     source, whole, of = (per_step, "time", "step time") if len(per_step) else (ranks, "span", "the recorded span")
     total = float(source[whole].sum())
-    found = {part: float(source[part].sum()) / total if total else None for part in PARTS}
-    return pd.DataFrame([{**found, "of": of}])
+    shares = {part: float(source[part].sum()) / total if total else None for part in PARTS}
+    return pd.DataFrame([{**shares, "of": of}])

@@ -61,11 +61,11 @@ class Drains:
 
     def sets(self, rank: Rank, *kinds: Drain) -> Sets:
         """The gaps of some kinds in which the host is late, within the windows."""
-        found, chosen = Sets(), self._of(kinds)
+        sets, chosen = Sets(), self._of(kinds)
         for place, lane in enumerate(rank.lanes):
             mine = chosen & (self.lane == place)
-            found[lane] = intervals.union(self.start[mine], self.end[mine])
-        return common(rank.clipped(found), late(rank))
+            sets[lane] = intervals.union(self.start[mine], self.end[mine])
+        return common(rank.clipped(sets), late(rank))
 
     def calls(self, rank: Rank, *kinds: Drain, most: int = 3) -> list[tuple[str, int]]:
         """What waited, most often first, with how often: by the operator that made the call, else by the call."""
@@ -127,13 +127,13 @@ def _of_thread(
     place = np.searchsorted(end, gaps[:, 0])  # The first call that returns behind the gap's begin.
     call = np.minimum(place, len(end) - 1)
     drained = np.flatnonzero((place < len(end)) & (end[call] < gaps[:, 1]))
-    found, used = list[tuple[int, int, int]](), 0
+    of_thread, used = list[tuple[int, int, int]](), 0
     for (begin, stop), at in zip(gaps[drained].tolist(), call[drained].tolist(), strict=True):
         room = min(stop - begin, int(blocked[at]) - used)
         if room > 0:
             used += room
-            found.append((begin, begin + room, at))
-    return found
+            of_thread.append((begin, begin + room, at))
+    return of_thread
 
 
 def _threads_behind(rank: Rank, lane: Lane, gaps: intervals.Intervals) -> NDArray[np.int64]:
@@ -176,18 +176,18 @@ def _kinds(rank: Rank, rows: NDArray[np.int64], directions: pd.Series[Any]) -> N
     """What calls were made for, by the operators around them and the copies before them: places of Drain."""
     codes, around = rank.host["name"], operators_around(rank)
     is_scalar, is_shape, is_device = (coded(rank, pattern) for pattern in (_SCALAR, _SHAPE, _DEVICE))
-    found = np.full(len(rows), _KINDS.index(Drain.OTHER))
-    found[_direction(rows, directions, around) == "Memcpy DtoH"] = _KINDS.index(Drain.COPY_BACK)
-    found[is_device[codes[rows]]] = _KINDS.index(Drain.DEVICE)
+    kinds = np.full(len(rows), _KINDS.index(Drain.OTHER))
+    kinds[_direction(rows, directions, around) == "Memcpy DtoH"] = _KINDS.index(Drain.COPY_BACK)
+    kinds[is_device[codes[rows]]] = _KINDS.index(Drain.DEVICE)
     shape, scalar, operator = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_), around[rows]
     while (operator >= 0).any():
         inside = operator >= 0
         shape |= inside & is_shape[codes[operator]]
         scalar |= inside & is_scalar[codes[operator]]
         operator = np.where(inside, around[operator], -1)
-    found[scalar] = _KINDS.index(Drain.SCALAR)
-    found[shape] = _KINDS.index(Drain.SHAPE)
-    return found
+    kinds[scalar] = _KINDS.index(Drain.SCALAR)
+    kinds[shape] = _KINDS.index(Drain.SHAPE)
+    return kinds
 
 
 def _direction(rows: NDArray[np.int64], directions: pd.Series[Any], around: NDArray[np.int32]) -> NDArray[Any]:

@@ -39,9 +39,9 @@ def late(rank: Rank) -> Sets:
 def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
     """Which name codes are those of host rows whose names match."""
     strings = rank.loaded.strings
-    found = np.zeros(len(strings), np.bool_)
-    found[[code for code in _names(rank) if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
-    return found
+    coded = np.zeros(len(strings), np.bool_)
+    coded[[code for code in _names(rank) if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
+    return coded
 
 
 @cached_until_release
@@ -54,8 +54,8 @@ def _names(rank: Rank) -> list[int]:
 def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray[np.int64]:
     """Rows of the host table whose names match, of one level or of any, in order of the table."""
     host = rank.host
-    found = coded(rank, pattern)[host["name"]]
-    return np.flatnonzero(found & _of_level(rank, level) if level else found)
+    rows_named = coded(rank, pattern)[host["name"]]
+    return np.flatnonzero(rows_named & _of_level(rank, level) if level else rows_named)
 
 
 @cached_until_release
@@ -107,18 +107,18 @@ def rows_in(rank: Rank, category: str, pattern: re.Pattern[str]) -> tuple[NDArra
 
 def in_front(rank: Rank, chosen: NDArray[np.bool_]) -> Sets:
     """Idle time right before device events that some launches started, chosen by their rows; not clipped to windows."""
-    found = Sets()
+    in_front = Sets()
     for lane, gaps in rank.gaps.items():
         events = rank.events_by_lane[lane]
         launch = events["launch"].to_numpy()[np.searchsorted(events["ts"].to_numpy(), gaps[:, 1])]
-        found[lane] = gaps[(launch >= 0) & chosen[launch]] if len(chosen) else EMPTY
-    return found
+        in_front[lane] = gaps[(launch >= 0) & chosen[launch]] if len(chosen) else EMPTY
+    return in_front
 
 
 def graphed(rank: Rank, launch: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of these rows of launches, of which -1 is none, replay a graph."""
-    found: NDArray[np.bool_] = np.append(rank.launches["graph"].to_numpy(), False)[launch]
-    return found
+    graphed: NDArray[np.bool_] = np.append(rank.launches["graph"].to_numpy(), False)[launch]
+    return graphed
 
 
 def times(names: Iterable[tuple[str, float]], per: float) -> str:

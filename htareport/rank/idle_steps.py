@@ -37,18 +37,18 @@ def _of_capture(
     start, end = steps["start"].to_numpy(), steps["end"].to_numpy()
     idle = end - start - intervals.covered(busy, start, end)
     begin, length = gaps["begin"].to_numpy(), gaps["gap"].to_numpy()
-    found = {}
+    of_capture = {}
     for category in gaps["category"].cat.categories:
         chosen = (gaps["category"] == category).to_numpy()
         starts, ends = begin[chosen], begin[chosen] + length[chosen]
-        found[str(category)] = intervals.covered(intervals.union(starts, ends), start, end)
+        of_capture[str(category)] = intervals.covered(intervals.union(starts, ends), start, end)
     if len(events):
         first = int(events["ts"].iloc[0])
         before = np.clip(first - start, 0, end - start)
         late = _launched(trace, events) > start
-        found[HOST_WAIT] = found[HOST_WAIT] + np.where(late, before, 0)
-    found[OTHER] = idle - sum(times for category, times in found.items() if category != OTHER)
-    return found
+        of_capture[HOST_WAIT] = of_capture[HOST_WAIT] + np.where(late, before, 0)
+    of_capture[OTHER] = idle - sum(times for category, times in of_capture.items() if category != OTHER)
+    return of_capture
 
 
 def _launched(trace: Rank, events: pd.DataFrame) -> int:

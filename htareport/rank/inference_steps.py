@@ -57,7 +57,7 @@ def annotated(rank: Rank) -> Ranges:
     host = rank.host
     start, end, capture, thread = (host.at(name, rows).astype(np.int64)
                                    for name in ("ts", "end", "capture", "thread"))  # fmt: skip
-    found = Ranges(start, end, capture, thread, counts[:, 0], counts[:, 1])
+    annotated = Ranges(start, end, capture, thread, counts[:, 0], counts[:, 1])
     same = (np.diff(thread, prepend=-1) == 0) & (np.diff(capture, prepend=-1) == 0)
     reach = np.zeros(len(rows), np.int64)
     for place in range(1, len(rows)):
@@ -66,7 +66,7 @@ def annotated(rank: Rank) -> Ranges:
     for window in rank.windows.values():
         last = np.searchsorted(window[:, 0], end) - 1  # The last that begins before it ends.
         inside |= (last >= 0) & (window[np.maximum(last, 0), 1] > start)
-    return found.chosen(inside & ~(start < reach) & (end > start))
+    return annotated.chosen(inside & ~(start < reach) & (end > start))
 
 
 def _requests(name: str) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def decoding(rank: Rank) -> Ranges:
         return _NO_RANGES
     found, of_call = work(rank), work(rank).calls["signature"].to_numpy()
     signatures = [*found.signatures, None][: max(len(found.signatures), 1)]
-    is_flat, is_narrow, is_query = (np.array([bool(each and test(each)) for each in signatures])[of_call]
+    is_flat, is_narrow, is_query = (np.array([bool(signature and test(signature)) for signature in signatures])[of_call]
                                     for test in (_is_flat, _is_narrow, _is_one_query))  # fmt: skip
     place = np.searchsorted(steps["number"].to_numpy(), found.calls["step"].to_numpy())
     counts = [
@@ -130,6 +130,6 @@ def _is_one_query(signature: Signature) -> bool:
 def windows(rank: Rank, ranges: Ranges) -> Sets:
     """The ranges as sets, on every device."""
     captures = unique_sorted(ranges.capture).tolist()
-    runs = {each: intervals.union(*(c[ranges.capture == each] for c in (ranges.start, ranges.end)))
-            for each in captures}  # fmt: skip
+    runs = {capture: intervals.union(*(c[ranges.capture == capture] for c in (ranges.start, ranges.end)))
+            for capture in captures}  # fmt: skip
     return rank.clipped({lane: runs.get(lane[1], EMPTY) for lane in rank.lanes})

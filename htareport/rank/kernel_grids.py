@@ -27,12 +27,12 @@ def _column(rank: Rank, name: str, mine: NDArray[np.int64] | None = None, missin
     source, row = (events[key].to_numpy() for key in ("source", "row"))
     if mine is not None:
         source, row = source[mine], row[mine]
-    found = np.full(len(source), missing, np.float64 if isinstance(missing, float) else np.int64)
+    column = np.full(len(source), missing, np.float64 if isinstance(missing, float) else np.int64)
     for number, table in enumerate(rank.loaded.tables.values()):
         if name in table:
             there = source == number
-            found[there] = table[name][row[there]]
-    return found
+            column[there] = table[name][row[there]]
+    return column
 
 
 @cached_until_release
@@ -54,8 +54,8 @@ def occupancy(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.float64]:
 
     The profiler writes 0 where it could not tell, as for kernels that opt in to more shared memory.
     """
-    found = _column(rank, "occupancy", mine, np.nan) / 100
-    return np.where(found > 0, found, np.nan)
+    occupancy = _column(rank, "occupancy", mine, np.nan) / 100
+    return np.where(occupancy > 0, occupancy, np.nan)
 
 
 def _product(written: str) -> int:
@@ -135,7 +135,7 @@ def launches_of(rank: Rank, mine: NDArray[np.int64]) -> tuple[list[Launched], ND
     first, number = kernel_launches.distinct(*columns, device_of)
     told = _told(rank, "numSms")
     rows = (
-        _launched(rank, told.get(devices[device_of[at]], {}), [int(each[at]) for each in columns])
+        _launched(rank, told.get(devices[device_of[at]], {}), [int(column[at]) for column in columns])
         for at in first.tolist()
     )
     return list(rows), number

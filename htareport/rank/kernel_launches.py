@@ -37,10 +37,10 @@ def operator_rows(trace: Rank) -> NDArray[np.int64]:
 
 def around(trace: Rank, nearest_rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """What `nearest` found for the launch of each device event, -1 for none."""
-    found = launching_rows(trace.host, trace.device_events["launch"].to_numpy())
-    there = found != NONE
-    found[there] = nearest_rows[found[there]]
-    return found
+    around = launching_rows(trace.host, trace.device_events["launch"].to_numpy())
+    there = around != NONE
+    around[there] = nearest_rows[around[there]]
+    return around
 
 
 def names_of(trace: Rank, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -72,9 +72,9 @@ def kernels_under(
     order = np.argsort(row, kind="stable")
     begin = np.searchsorted(row[order], nodes)
     index, owner = runs_of(begin, begin + counts)
-    found = order[index]
-    by_start = np.argsort(owner * (len(order) + 1) + found, kind="stable")
-    return found[by_start], owner
+    kernels_under = order[index]
+    by_start = np.argsort(owner * (len(order) + 1) + kernels_under, kind="stable")
+    return kernels_under[by_start], owner
 
 
 def shapes_of(trace: Rank, rows: NDArray[np.int64]) -> pd.Categorical:
@@ -112,9 +112,9 @@ def shape_text(written: str) -> str:
         shapes = json.loads(written)
     except ValueError:
         return ""
-    found = [each for each in map(_one_shape, shapes if isinstance(shapes, list) else []) if each]
-    more = f" … {len(found) - _MOST_SHAPES} more" if len(found) > _MOST_SHAPES else ""
-    return ", ".join(found[:_MOST_SHAPES]) + more
+    shape_text = [each for each in map(_one_shape, shapes if isinstance(shapes, list) else []) if each]
+    more = f" … {len(shape_text) - _MOST_SHAPES} more" if len(shape_text) > _MOST_SHAPES else ""
+    return ", ".join(shape_text[:_MOST_SHAPES]) + more
 
 
 def _one_shape(shape: Any) -> str:
@@ -129,8 +129,9 @@ def _one_shape(shape: Any) -> str:
 def packed(sequences: Iterable[NDArray[Any]]) -> list[str]:
     """Sequences of name codes as short text, to be sent with the names once (see `names_frame`)."""
     return [
-        ",".join(map(str, each[:_MOST_NAMES].tolist())) + (f"+{len(each) - _MOST_NAMES}" * (len(each) > _MOST_NAMES))
-        for each in sequences
+        ",".join(map(str, sequence[:_MOST_NAMES].tolist()))
+        + (f"+{len(sequence) - _MOST_NAMES}" * (len(sequence) > _MOST_NAMES))
+        for sequence in sequences
     ]
 
 

@@ -59,12 +59,12 @@ def histogram(trace: Rank, named: pd.DataFrame) -> pd.DataFrame:
     shown = np.array([code if name in known else rest for code, name in enumerate(names.categories)], np.int64)
     durations = events["dur"].to_numpy()
     columns = {"name": shown[names.codes], "kind": kinds.codes, "bin": histograms.bins_of(durations), "dur": durations}
-    found = pd.DataFrame(columns).groupby(["name", "kind", "bin"])["dur"].agg(["count", "min", "max"]).reset_index()
-    found["name"] = pd.Series(
-        [REST if code == rest else names.categories[code] for code in found["name"]], dtype=object
+    histogram = pd.DataFrame(columns).groupby(["name", "kind", "bin"])["dur"].agg(["count", "min", "max"]).reset_index()
+    histogram["name"] = pd.Series(
+        [REST if code == rest else names.categories[code] for code in histogram["name"]], dtype=object
     )
-    found["kind"] = kinds.categories.to_numpy(object)[found["kind"]]
-    return found.sort_values(["name", "kind", "bin"], ignore_index=True)
+    histogram["kind"] = kinds.categories.to_numpy(object)[histogram["kind"]]
+    return histogram.sort_values(["name", "kind", "bin"], ignore_index=True)
 
 
 def label(words: str, names: pd.Series) -> str:
@@ -112,11 +112,11 @@ def with_quantiles(table: pd.DataFrame, histogram: pd.DataFrame, shares: dict[st
         bins, counts, low, high = (group[name].to_numpy() for name in ("bin", "count", "min", "max"))
         rows[key] = histograms.quantiles(bins, counts, wanted, (low, high))
     nothing = np.full(len(wanted), np.nan)
-    found = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(
+    quantiles = np.array([rows.get(key, nothing) for key in zip(table["name"], table["kind"], strict=True)]).reshape(
         -1, len(wanted)
     )
-    found = np.clip(found, table[["min"]].to_numpy(), table[["max"]].to_numpy())
-    return table.assign(**dict(zip(shares, found.T, strict=True)))
+    quantiles = np.clip(quantiles, table[["min"]].to_numpy(), table[["max"]].to_numpy())
+    return table.assign(**dict(zip(shares, quantiles.T, strict=True)))
 
 
 def pooled_bins(histogram: pd.DataFrame) -> pd.DataFrame:

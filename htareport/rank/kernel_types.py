@@ -33,7 +33,7 @@ class Events:
         self.owner = self.found.owner
         self.wanted = in_steps(rank) & (events["kind"] == "compute").to_numpy()
         self.limits = limits_of(rank, rank.devices)
-        works = [each.work for each in self.found.signatures]
+        works = [signature.work for signature in self.found.signatures]
         self._of_call = self.found.calls["signature"].to_numpy()
         self._dtype = np.array([each.dtype if each else "" for each in works] or [""], object)
         self._is_product = np.array([bool(each and each.kind is Kind.PRODUCT) for each in works] or [False])
@@ -43,8 +43,8 @@ class Events:
         """Which have a name that matches."""
         matches = np.zeros(len(self.rank.loaded.strings), np.bool_)
         matches[[code for code, name in self._names if pattern.search(name)]] = True
-        found: NDArray[np.bool_] = matches[self.codes]
-        return found
+        named: NDArray[np.bool_] = matches[self.codes]
+        return named
 
     def on(self, wanted: Any) -> NDArray[np.bool_]:
         """Which run on devices whose limits are of that kind."""
@@ -54,8 +54,8 @@ class Events:
     def of_calls(self, values: NDArray[Any], other: Any) -> NDArray[Any]:
         """A value of the signature of each one's call, `other` where there is none."""
         number = np.append(self._of_call, 0)[self.owner]  # The last is for those of no call.
-        found: NDArray[Any] = np.where(self.owner == NONE, other, values[number])
-        return found
+        of_calls: NDArray[Any] = np.where(self.owner == NONE, other, values[number])
+        return of_calls
 
     @property
     def dtype(self) -> NDArray[Any]:
@@ -81,8 +81,8 @@ class Events:
         peak = np.array([peaks.get(device, np.nan) for device in calls["device"]])
         least = np.maximum(flops / (_REACHED * peak) * 1e9, calls["by_memory"].to_numpy() * moved / _MOVED)
         each = np.append(least / np.maximum(calls["time"].to_numpy(), 1), np.nan)
-        found: NDArray[np.float64] = np.minimum(each[self.owner], 1.0)
-        return found
+        left: NDArray[np.float64] = np.minimum(each[self.owner], 1.0)
+        return left
 
     def kernels(self, mine: NDArray[np.bool_]) -> list[tuple[str, float, float]]:
         """The names of most time, with calls and time per step."""

@@ -33,7 +33,7 @@ def launches_of(
     first = np.ones(len(rows), np.bool_)
     first[1:] = (launched[rows][1:] != launched[rows][:-1]) | (launched_in[rows][1:] != launched_in[rows][:-1])
     rows = rows[first]
-    found = np.full(len(correlations), UNLINKED, np.int64)
+    launches = np.full(len(correlations), UNLINKED, np.int64)
     for capture in unique_sorted(captures).tolist():
         mine = np.flatnonzero(captures == capture)
         there = rows[launched_in[rows] == capture]
@@ -41,8 +41,8 @@ def launches_of(
         at = np.minimum(np.searchsorted(ids, correlations[mine]), max(len(ids) - 1, 0))
         if len(ids):
             hit = (ids[at] == correlations[mine]) & (correlations[mine] > 0)
-            found[mine[hit]] = there[at[hit]]
-    return found
+            launches[mine[hit]] = there[at[hit]]
+    return launches
 
 
 def link_warnings(events: pd.DataFrame, launches: pd.DataFrame, calls: int, lost: int) -> Iterator[str]:

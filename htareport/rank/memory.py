@@ -101,12 +101,12 @@ def outermost_operators(trace: Rank, each: Series, rows: Any) -> Any:
         mine = (limits[0] == first) & (limits[1] == last)
         order = np.searchsorted(start[first:last], stamps[mine], side="right") - 1
         at[mine] = np.where(order >= 0, first + order, -1)
-    found = np.full(len(rows), -1, np.int64)
+    outermost_operators = np.full(len(rows), -1, np.int64)
     while (at >= 0).any():
         covers = (at >= 0) & (end[at] > stamps) & is_operator[at]
-        found[covers] = at[covers]
+        outermost_operators[covers] = at[covers]
         at = np.where(at >= 0, parent[at], -1)
-    return np.where(found >= 0, np.asarray(host.names(found), object), NO_OPERATOR)
+    return np.where(outermost_operators >= 0, np.asarray(host.names(outermost_operators), object), NO_OPERATOR)
 
 
 @cached_until_release

@@ -93,18 +93,18 @@ def groups(rank: Rank, wanted: NDArray[np.bool_]) -> list[Group]:
 def of_kind(rank: Rank, *kinds: Kind) -> NDArray[np.bool_]:
     """Which calls compute something of these kinds."""
     found = work(rank)
-    chosen = [bool(each.work and each.work.kind in kinds) for each in found.signatures]
+    chosen = [bool(signature.work and signature.work.kind in kinds) for signature in found.signatures]
     mine: NDArray[np.bool_] = np.array(chosen or [False], np.bool_)[found.calls["signature"].to_numpy()]
     return mine
 
 
 def of_attention(rank: Rank) -> NDArray[np.bool_]:
     """Which calls are part of attention that is not fused, whose remedy is another."""
-    found = np.zeros(len(work(rank).calls), np.bool_)
-    for each in chains(rank):
-        owner = work(rank).owner[each.events]
-        found[owner[owner != NONE]] = True
-    return found
+    of_attention = np.zeros(len(work(rank).calls), np.bool_)
+    for chain in chains(rank):
+        owner = work(rank).owner[chain.events]
+        of_attention[owner[owner != NONE]] = True
+    return of_attention
 
 
 def elements_at_once(kernel: str) -> int:

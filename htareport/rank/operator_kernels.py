@@ -29,8 +29,8 @@ def outside(rank: Rank, rows: NDArray[np.int64], pattern: re.Pattern[str]) -> ND
     """Row of the innermost operator around each row of the host table that has no such name, -1 for none."""
     host = rank.host
     others = ~coded(rank, pattern)[host["name"]] & host.of_level("operator")
-    found: NDArray[np.int64] = innermost(host, others)[rows].astype(np.int64)
-    return found
+    outside: NDArray[np.int64] = innermost(host, others)[rows].astype(np.int64)
+    return outside
 
 
 def times_of(rank: Rank, names: list[Any], durations: NDArray[np.int64], most: int = 3) -> list[tuple[Any, float]]:

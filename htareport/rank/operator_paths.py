@@ -36,20 +36,20 @@ def paths_of(trace: Rank, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], l
 
 def _with_ancestors(rows: NDArray[np.integer[Any]], around: NDArray[np.int32]) -> NDArray[np.int64]:
     """Rows and all that lie around them, in order, so that each stands behind what lies around it."""
-    found = np.zeros(len(around), np.bool_)
+    ancestors = np.zeros(len(around), np.bool_)
     while len(rows):
-        found[rows] = True
+        ancestors[rows] = True
         above = around[rows]
-        rows = unique_sorted(above[(above != NO_PARENT) & ~found[above]])
-    return np.flatnonzero(found)
+        rows = unique_sorted(above[(above != NO_PARENT) & ~ancestors[above]])
+    return np.flatnonzero(ancestors)
 
 
 def _numbered(parents: NDArray[np.int64], names: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
     """The path number (from 1) of each row, whose parent stands before it, and what each is: number before, name."""
-    found, numbers = dict[tuple[int, int], int](), [0] * (len(names) + 1)  # The last is what row -1 takes.
+    numbered, numbers = dict[tuple[int, int], int](), [0] * (len(names) + 1)  # The last is what row -1 takes.
     for row, step in enumerate(zip(parents.tolist(), names.tolist(), strict=True)):
-        numbers[row] = found.setdefault((numbers[step[0]], step[1]), len(found) + 1)
-    return np.array(numbers[:-1], np.int64), list(found)
+        numbers[row] = numbered.setdefault((numbers[step[0]], step[1]), len(numbered) + 1)
+    return np.array(numbers[:-1], np.int64), list(numbered)
 
 
 def _written(steps: list[tuple[int, int]], strings: Any) -> list[str]:

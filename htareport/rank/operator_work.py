@@ -51,14 +51,14 @@ class Modelled:
     @property
     def roof(self) -> NDArray[np.float64]:
         """What each call takes at least on its device, ns; nan where that is not known."""
-        found: NDArray[np.float64] = np.maximum(self.calls["by_compute"].to_numpy(), self.calls["by_memory"].to_numpy())
-        return found
+        roof: NDArray[np.float64] = np.maximum(self.calls["by_compute"].to_numpy(), self.calls["by_memory"].to_numpy())
+        return roof
 
     def works(self, name: str) -> NDArray[np.float64]:
         """Operations (`flops`) or `bytes` of each call; nan where its work is not known."""
         each = [getattr(signature.work, name) if signature.work else np.nan for signature in self.signatures]
-        found: NDArray[np.float64] = np.array(each, np.float64)[self.calls["signature"].to_numpy()]
-        return found
+        works: NDArray[np.float64] = np.array(each, np.float64)[self.calls["signature"].to_numpy()]
+        return works
 
 
 @cached_on_rank
@@ -99,12 +99,12 @@ def _counting(trace: Rank) -> NDArray[np.bool_]:
     host = trace.host
     working = np.array([name in WORKING for name in trace.loaded.strings] or [False], np.bool_)
     codes = host["name"]
-    found: NDArray[np.bool_] = working[codes] & host.of_level("operator")
-    rows = np.flatnonzero(found)
-    around = innermost(host, found)[rows]
-    found[around[(around != NONE) & (codes[around] == codes[rows])]] = False
-    found[np.flatnonzero(found)[innermost(host, found)[found] != NONE]] = False
-    return found
+    counting: NDArray[np.bool_] = working[codes] & host.of_level("operator")
+    rows = np.flatnonzero(counting)
+    around = innermost(host, counting)[rows]
+    counting[around[(around != NONE) & (codes[around] == codes[rows])]] = False
+    counting[np.flatnonzero(counting)[innermost(host, counting)[counting] != NONE]] = False
+    return counting
 
 
 def _signatures(trace: Rank, rows: NDArray[np.int64]) -> tuple[tuple[Signature, ...], NDArray[np.int64]]:
@@ -133,12 +133,12 @@ def _precisions(trace: Rank, signatures: tuple[Signature, ...], calls: pd.DataFr
     """Place of the arithmetic of each call in Precision, -1 unknown."""
     places = {precision: place for place, precision in enumerate(Precision)}
     pairs = list(zip(calls["signature"].tolist(), calls["kernel"].tolist(), strict=True))
-    found = dict[tuple[int, int], int]()
+    precisions = dict[tuple[int, int], int]()
     for pair in dict.fromkeys(pairs):
         work = signatures[pair[0]].work
         precision = precision_of(work.dtype, trace.loaded.strings[pair[1]]) if work else None
-        found[pair] = places[precision] if precision else NONE
-    return np.array([found[pair] for pair in pairs], np.int64)
+        precisions[pair] = places[precision] if precision else NONE
+    return np.array([precisions[pair] for pair in pairs], np.int64)
 
 
 def _limits(

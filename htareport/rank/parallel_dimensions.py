@@ -53,10 +53,12 @@ def named_dimension(name: str) -> str:
     words = _WORD.findall(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower())
     if (whole := _WHOLE.get("_".join(words))) is not None:
         return " + ".join(whole)
-    found = {_TOKENS[word] for word in words if word in _TOKENS}
-    if EXPERT in found and len(found) > 1 and "model" not in words:
-        found.discard(EXPERT)  # Expert data parallel: replicas of experts. Megatron's expert *model* parallel is both.
-    return " + ".join(each for each in _ORDER if each in found)
+    named_dimension = {_TOKENS[word] for word in words if word in _TOKENS}
+    if EXPERT in named_dimension and len(named_dimension) > 1 and "model" not in words:
+        named_dimension.discard(
+            EXPERT
+        )  # Expert data parallel: replicas of experts. Megatron's expert *model* parallel is both.
+    return " + ".join(each for each in _ORDER if each in named_dimension)
 
 
 def dimensions_of(trace: Rank, labels: pd.DataFrame) -> pd.DataFrame:
@@ -83,9 +85,9 @@ def dimensions_of(trace: Rank, labels: pd.DataFrame) -> pd.DataFrame:
 
 def _inferred(trace: Rank, labels: pd.DataFrame) -> NDArray[Any]:
     """What the call itself makes certain, empty for nothing."""
-    found = np.full(len(labels), "", object)
+    inferred = np.full(len(labels), "", object)
     if not len(labels):
-        return found
+        return inferred
     events = trace.device_events.loc[labels.index]
     collective: Any = labels["collective"].astype(str).str
     gradient, sharded, replicated, experts, attention = _around(trace, events["launch"].to_numpy())
@@ -97,8 +99,8 @@ def _inferred(trace: Rank, labels: pd.DataFrame) -> NDArray[Any]:
     sends &= ~collective.startswith("send_recv").to_numpy(dtype=bool)  # By the kernel's name: all-to-all is that, too.
     exchanges = collective.startswith("all_to_all").to_numpy(dtype=bool) & experts
     exchanges |= events["name"].astype(object).str.contains(_DEEP_EP).to_numpy(dtype=bool)
-    found[is_data], found[sends & ~attention], found[exchanges] = DATA, PIPELINE, EXPERT
-    return found
+    inferred[is_data], inferred[sends & ~attention], inferred[exchanges] = DATA, PIPELINE, EXPERT
+    return inferred
 
 
 def _around(trace: Rank, launches: NDArray[np.int64]) -> list[NDArray[np.bool_]]:

@@ -138,8 +138,8 @@ class Stacks:
         """Python functions of a thread that share time with the pool: code, ts, end and python."""
         rows = self._rows(lane, thread, self.functions | self.without)
         ts = self.table["ts"][rows]
-        found = pd.DataFrame({"code": self.table["name"][rows], "ts": ts, "end": ts + self.table["dur"][rows]})
-        return _touching(found, pool).assign(python=True)
+        functions = pd.DataFrame({"code": self.table["name"][rows], "ts": ts, "end": ts + self.table["dur"][rows]})
+        return _touching(functions, pool).assign(python=True)
 
     def _host_rows(self, lane: Lane, thread: int) -> pd.DataFrame:
         """Operators and annotations of a thread, but for steps: code, ts, end and operator."""
@@ -154,8 +154,8 @@ class Stacks:
 
 def _operators(host: pd.DataFrame, pool: Intervals) -> pd.DataFrame:
     """Operators that share time with the pool: code, ts, end and python."""
-    found = host.loc[host["operator"].to_numpy(), ["code", "ts", "end"]]
-    return _touching(found, pool).assign(python=False)
+    operators = host.loc[host["operator"].to_numpy(), ["code", "ts", "end"]]
+    return _touching(operators, pool).assign(python=False)
 
 
 def _touching(rows: pd.DataFrame, pool: Intervals) -> pd.DataFrame:

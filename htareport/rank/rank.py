@@ -58,16 +58,16 @@ class Rank(RankTables):
     @cached_property
     def windows(self) -> Sets:
         """The steps of each lane; without any, from the first to the last event."""
-        found = Sets()
+        windows = Sets()
         for device, capture in self.lanes:
             steps = self.steps
             if len(steps):
                 mine = steps[steps["capture"] == capture]
-                found[device, capture] = intervals.union(mine["start"].to_numpy(), mine["end"].to_numpy())
+                windows[device, capture] = intervals.union(mine["start"].to_numpy(), mine["end"].to_numpy())
             else:
                 events = self.events_by_lane[device, capture]
-                found[device, capture] = np.array([[events["ts"].min(), events["end"].max()]], np.int64)
-        return found
+                windows[device, capture] = np.array([[events["ts"].min(), events["end"].max()]], np.int64)
+        return windows
 
     @property
     def num_steps(self) -> int:
@@ -113,11 +113,11 @@ class Rank(RankTables):
     @cached_property
     def gaps(self) -> Sets:
         """When the device runs nothing between its events, whole: not clipped to the windows."""
-        found = Sets()
+        gaps = Sets()
         for device, capture in self.lanes:
             busy = self.busy_by_capture(self.devices[device])[capture]
-            found[device, capture] = np.column_stack((busy[:-1, 1], busy[1:, 0]))
-        return found
+            gaps[device, capture] = np.column_stack((busy[:-1, 1], busy[1:, 0]))
+        return gaps
 
     @cached_property
     def attribution(self) -> Attribution:

@@ -31,12 +31,12 @@ def behind_sampling(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     host = rank.host
     place = np.searchsorted(sampling, rows) - 1
     before = np.append(sampling, 0)[place]
-    found = place >= 0
+    behind_sampling = place >= 0
     for name in ("thread", "capture"):
-        found &= host.at(name, rows) == host.at(name, before)
+        behind_sampling &= host.at(name, rows) == host.at(name, before)
     launches = np.flatnonzero(host["launch"] >= 0)  # Those that launch are few of all calls.
     between = np.searchsorted(launches, rows) - np.searchsorted(launches, before)
-    return np.asarray(found & (between <= _FEW), np.bool_)
+    return np.asarray(behind_sampling & (between <= _FEW), np.bool_)
 
 
 def _over_vocabulary(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -45,5 +45,7 @@ def _over_vocabulary(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     codes = kernel_launches.codes_of(rank, rows, "shapes").tolist()
     shapes = (kernel_launches.shape_text(strings[code]).split(", ")[0] if code >= 0 else "" for code in codes)
     sizes = (int(shape.split("×")[-1]) if shape.replace("×", "").isdecimal() else 0 for shape in shapes)
-    found = [bool(_DRAWS.search(name)) or size >= _VOCABULARY for name, size in zip(names, sizes, strict=True)]
-    return np.array(found, np.bool_)
+    over_vocabulary = [
+        bool(_DRAWS.search(name)) or size >= _VOCABULARY for name, size in zip(names, sizes, strict=True)
+    ]
+    return np.array(over_vocabulary, np.bool_)

@@ -85,9 +85,9 @@ def step_of(steps: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.int32]
     if not len(steps):
         return np.full(len(stamps), OUTSIDE, np.int32)
     start, end, number = (steps[name].to_numpy() for name in ("start", "end", "number"))
-    found = np.full(len(stamps), OUTSIDE, np.int32)
+    step = np.full(len(stamps), OUTSIDE, np.int32)
     for chunk in chunks(len(stamps)):
         at = np.searchsorted(start, stamps[chunk], side="right") - 1
         inside = (at >= 0) & (stamps[chunk] < end[np.maximum(at, 0)])
-        found[chunk] = np.where(inside, number[np.maximum(at, 0)], OUTSIDE)
-    return found
+        step[chunk] = np.where(inside, number[np.maximum(at, 0)], OUTSIDE)
+    return step

@@ -76,12 +76,12 @@ def facts_of(trace: Rank) -> RankFacts:
 
 def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], window: Window) -> dict[str, Any]:
     """Describe the job for the report: what was read, with what it was recorded, and which part the numbers cover."""
-    devices = Counter(name or "unnamed device" for each in ranks for name in each.devices.values())
-    steps = sorted({step for each in ranks for step in each.steps})
-    start = min((each.start_ns for each in ranks if each.start_ns is not None), default=0)
+    devices = Counter(name or "unnamed device" for rank in ranks for name in rank.devices.values())
+    steps = sorted({step for rank in ranks for step in rank.steps})
+    start = min((rank.start_ns for rank in ranks if rank.start_ns is not None), default=0)
     named = _named(ranks)
     files = sorted((_file(r, name, size) for r in named for name, size in r.files), key=lambda each: "note" not in each)
-    num_files = sum(len(each.files) for each in ranks)
+    num_files = sum(len(rank.files) for rank in ranks)
     meta: dict[str, Any] = {
         "ranks": [
             {"rank": r.rank, "files": [name for name, _ in r.files], "devices": list(r.devices), "events": r.num_events}
@@ -90,13 +90,13 @@ def job_meta(ranks: Sequence[RankFacts], left_out: Sequence[tuple[str, str]], wi
             for r in named
         ],
         "num_ranks": len(ranks),
-        "world_size": _common([each.world_size for each in ranks]),
+        "world_size": _common([rank.world_size for rank in ranks]),
         "devices": dict(sorted(devices.items())),
         "window": window.describe(),
         "zero_ns": start,
-        "recorded_ns": max((each.recorded_ns for each in ranks), default=0),
-        "software": _common([each.software for each in ranks]) or {},
-        "capture": _common([each.capture for each in ranks]) or {},
+        "recorded_ns": max((rank.recorded_ns for rank in ranks), default=0),
+        "software": _common([rank.software for rank in ranks]) or {},
+        "capture": _common([rank.capture for rank in ranks]) or {},
         "files": sorted(
             sorted(files, key=lambda each: "note" not in each)[:_MOST_LISTED], key=lambda each: each["rank"]
         ),
@@ -151,7 +151,7 @@ def secret_warnings(ranks: Sequence[RankFacts]) -> Iterator[str]:
 
 def step_warnings(ranks: Sequence[RankFacts], window: Window) -> Iterator[str]:
     """A warning if steps were asked for that are on no rank."""
-    absent = (window.steps or frozenset()) - {step for each in ranks for step in each.all_steps}
+    absent = (window.steps or frozenset()) - {step for rank in ranks for step in rank.all_steps}
     if absent:
         yield f"asked for, but on no rank: step{'s' if len(absent) > 1 else ''} {listed(absent)}"
 
@@ -159,11 +159,11 @@ def step_warnings(ranks: Sequence[RankFacts], window: Window) -> Iterator[str]:
 def consistency_warnings(ranks: Sequence[RankFacts], unasked: frozenset[int] = frozenset()) -> Iterator[str]:
     """Warnings about ranks that are missing or do not fit together; those left `unasked` are not missing."""
     yield from _world_warnings(ranks, unasked)
-    if len({each.has_base for each in ranks}) > 1:
+    if len({rank.has_base for rank in ranks}) > 1:
         yield "some files give a base time and others do not: times cannot be compared between their ranks"
-    with_steps = [each for each in ranks if each.steps]
-    if with_steps and len({each.steps for each in ranks}) > 1:
-        common = set(with_steps[0].steps).intersection(*(each.steps for each in with_steps))
+    with_steps = [rank for rank in ranks if rank.steps]
+    if with_steps and len({rank.steps for rank in ranks}) > 1:
+        common = set(with_steps[0].steps).intersection(*(with_step.steps for with_step in with_steps))
         yield f"the ranks hold different steps; {len(common)} are on all that have any"
     kinds: dict[str, list[Any]] = {
         "software versions": [e.software for e in ranks],
@@ -176,10 +176,10 @@ def consistency_warnings(ranks: Sequence[RankFacts], unasked: frozenset[int] = f
 
 
 def _world_warnings(ranks: Sequence[RankFacts], unasked: frozenset[int]) -> Iterator[str]:
-    sizes = {each.world_size for each in ranks if each.world_size is not None}
+    sizes = {rank.world_size for rank in ranks if rank.world_size is not None}
     if len(sizes) > 1:
         yield f"the ranks give different world sizes ({', '.join(map(str, sorted(sizes)))}): one run?"
-    beyond = [each.rank for each in ranks if each.world_size is not None and each.rank >= each.world_size]
+    beyond = [rank.rank for rank in ranks if rank.world_size is not None and rank.rank >= rank.world_size]
     if beyond:
         some = f"rank{'s' if len(beyond) > 1 else ''} {listed(beyond)}"
         yield f"{some} cannot be: the files give a world size of {max(sizes)}, so ranks below that. One run?"

@@ -53,7 +53,7 @@ class RankTables:
     @property
     def salvaged(self) -> tuple[str, ...]:
         """What was kept of each of its files that is damaged or ends early, in words."""
-        kept = ((each.name, each.salvaged) for each in self.captures)
+        kept = ((capture.name, capture.salvaged) for capture in self.captures)
         return tuple(f"rank {self.rank} is salvaged: {name}: {salvaged}" for name, salvaged in kept if salvaged)
 
     @property
@@ -193,7 +193,7 @@ class RankTables:
     def capabilities(self) -> frozenset[Capability]:
         """What this trace holds."""
         events, tables = self.device_events, self.loaded.tables
-        found = {
+        capabilities = {
             Capability.GPU: len(events) > 0,
             Capability.STEPS: len(self.steps) > 0,
             Capability.COMM: bool((events["kind"] == classify.Kind.COMM).any()),
@@ -206,7 +206,7 @@ class RankTables:
             Capability.SHAPES: any((table["shapes"] >= 0).any() for table in tables.values() if "shapes" in table),
             Capability.LAUNCHES: bool((events["launch"] != UNLINKED).any()),
         }
-        return frozenset(capability for capability, present in found.items() if present)
+        return frozenset(capability for capability, present in capabilities.items() if present)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

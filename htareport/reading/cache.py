@@ -146,10 +146,10 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
 def _is_settled(paths: tuple[Path, ...], now: int) -> bool:
     """Whether a file that is written to from now on will show it by its times."""
     try:
-        found = [stat_of(_on_disk(path)) for path in paths]
+        settled = [stat_of(_on_disk(path)) for path in paths]
     except OSError:
         return False
-    return all(max(each.st_mtime_ns, getattr(each, "st_ctime_ns", 0)) < now - SETTLED_NS for each in found)
+    return all(max(each.st_mtime_ns, getattr(each, "st_ctime_ns", 0)) < now - SETTLED_NS for each in settled)
 
 
 # --- the key
@@ -176,16 +176,16 @@ def _state(path: Path) -> tuple[Any, ...]:
     OSError for one of which no time is known, of which only the size and the ends would tell.
     """
     on_disk = _on_disk(path)
-    found = stat_of(on_disk)
-    times = [getattr(found, name, 0) for name in ("st_mtime_ns", "st_ctime_ns")]
+    state = stat_of(on_disk)
+    times = [getattr(state, name, 0) for name in ("st_mtime_ns", "st_ctime_ns")]
     if not any(times):
         raise OSError(None, "no time is known")
     with open_regular(on_disk) as file:
         ends = hashlib.sha256(file.read(_ENDS))
-        file.seek(max(0, found.st_size - _ENDS))
+        file.seek(max(0, state.st_size - _ENDS))
         ends.update(file.read(_ENDS))
     inside = "" if on_disk == path else path.relative_to(on_disk).as_posix()
-    return path.name, found.st_size, *times, ends.hexdigest(), inside
+    return path.name, state.st_size, *times, ends.hexdigest(), inside
 
 
 def _on_disk(path: Path) -> Path:

@@ -131,7 +131,7 @@ class _File:
             self._set_aside(category, {"without a start or duration": ~given}, set_aside)
         complete = (columns for category, columns in tables.items() if category != classify.MEMORY_CATEGORY)
         starts = (columns["ts"][columns["ts"] != 0] for columns in complete)
-        first_start = min((int(each.min()) for each in starts if len(each)), default=0)
+        first_start = min((int(start.min()) for start in starts if len(start)), default=0)
         for category, columns in tables.items():
             faults = {
                 "ending before the start": columns["dur"] < 0,
@@ -171,7 +171,7 @@ class _Rank:
     def add(self, file: _File) -> None:
         """Take a file, unless it overlaps with one before it."""
         capture = file.capture
-        other = next((each.capture.name for each in self.files if _overlap(each.capture, capture)), None)
+        other = next((file.capture.name for file in self.files if _overlap(file.capture, capture)), None)
         if other is None:
             self.files.append(file)
         else:

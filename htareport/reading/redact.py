@@ -45,11 +45,11 @@ def redacted(loaded: Loaded) -> Loaded:
     """Return a rank whose texts hold no secrets, with how many of each kind were replaced."""
     told = (*loaded.tables, *loaded.counts, *loaded.warnings, *(reason for _, reason in loaded.problems))
     redactor = Redactor(chain(loaded.strings, map(str, loaded.threads), map(str, loaded.lanes), told), loaded.captures)
-    strings, codes = _merged([redactor.any_text(each) for each in loaded.strings])
+    strings, codes = _merged([redactor.any_text(string) for string in loaded.strings])
     names = {name: redactor.text(name) for name in {*loaded.tables, *loaded.counts}}
     while len(set(names.values())) < len(names):  # What has become the same stays apart.
         names = {name: new if name == new else f"{new} {number}" for number, (name, new) in enumerate(names.items())}
-    captures = tuple(redactor.capture(each) for each in loaded.captures)
+    captures = tuple(redactor.capture(capture) for capture in loaded.captures)
     counts = dict(sorted(redactor.counts.items()))  # Warnings repeat what was counted.
     return replace(
         loaded,
@@ -62,7 +62,7 @@ def redacted(loaded: Loaded) -> Loaded:
         captures=captures,
         counts={names[name]: count for name, count in loaded.counts.items()},
         device_categories=frozenset(names.get(name, name) for name in loaded.device_categories),
-        warnings=tuple(redactor.warning(each, names) for each in loaded.warnings),
+        warnings=tuple(redactor.warning(warning, names) for warning in loaded.warnings),
         problems=tuple((name, redactor.text(reason)) for name, reason in loaded.problems),
         redactions=counts,
         is_redacted=True,
@@ -72,8 +72,8 @@ def redacted(loaded: Loaded) -> Loaded:
 def redacted_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of a trace without secrets, hosts numbered, to be written beside events that are kept."""
     redactor = Redactor((), (Capture("", 0, meta),))
-    found: dict[str, Any] = orjson.loads(numbered(orjson.dumps(redactor.json(dict(meta))).decode()))
-    return found
+    redacted_metadata: dict[str, Any] = orjson.loads(numbered(orjson.dumps(redactor.json(dict(meta))).decode()))
+    return redacted_metadata
 
 
 def numbered(text: str, first: Iterable[str] = ()) -> str:
@@ -87,7 +87,7 @@ def numbered(text: str, first: Iterable[str] = ()) -> str:
 def _merged(strings: list[str]) -> tuple[list[str], NDArray[np.int32]]:
     """Distinct strings, and for each of those given its place among them."""
     places = dict[str, int]()
-    codes = [places.setdefault(each, len(places)) for each in strings]
+    codes = [places.setdefault(string, len(places)) for string in strings]
     return list(places), np.array(codes, np.int32)
 
 
@@ -116,7 +116,7 @@ class Redactor:
         users |= {name for found in secrets.HOME.finditer(blob) for name in found.groups() if name}
         users |= set(secrets.USER_SET.findall(blob))
         hosts |= set(secrets.HOST_SET.findall(blob))
-        self._patterns = [each for each in secrets.PATTERNS if any(sign in lowered for sign in each.signs)]
+        self._patterns = [pattern for pattern in secrets.PATTERNS if any(sign in lowered for sign in pattern.signs)]
         files = sorted((re.escape(capture.name) for capture in captures if capture.name), key=len, reverse=True)
         self._files = re.compile(f"({'|'.join(files)})") if files else None
         self._users = _words(users)
@@ -262,7 +262,7 @@ def _collect(value: Any, key: str, texts: list[str], users: set[str], hosts: set
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:
     """What finds these names as whole words; None without any that is long and rare enough to be looked for."""
-    telling = sorted({each for each in names if len(each) >= _SHORTEST and each.lower() not in _COMMON}, key=len)
+    telling = sorted({name for name in names if len(name) >= _SHORTEST and name.lower() not in _COMMON}, key=len)
     if not telling:
         return None
     alternatives = "|".join(map(re.escape, reversed(telling)))

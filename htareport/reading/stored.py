@@ -49,7 +49,7 @@ def write(loaded: Loaded, paths: Sequence[Path], file: IO[bytes], name: str) -> 
             "strings": len(loaded.strings),
             "threads": loaded.threads,
             "lanes": loaded.lanes,
-            "captures": [_capture(each) | {"path": paths.index(each.path)} for each in loaded.captures],
+            "captures": [_capture(capture) | {"path": paths.index(capture.path)} for capture in loaded.captures],
             "counts": dict(loaded.counts),
             "device_categories": sorted(loaded.device_categories),
             "warnings": loaded.warnings,

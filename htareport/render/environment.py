@@ -44,7 +44,7 @@ def environment() -> Environment:
 
     from htareport.render import prose  # noqa: PLC0415
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(templates_dir()),
         autoescape=True,
         undefined=StrictUndefined,
@@ -53,14 +53,14 @@ def environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_shown,
     )
-    made.filters["two_lines"] = _two_lines
-    made.filters["headline"] = headline
-    made.filters["whole"] = _whole
-    made.filters["unit"] = _unit
-    made.filters["count"] = _count
-    made.filters["inline"] = prose.inline
-    made.filters["css_string"] = _css_string
-    return made
+    environment.filters["two_lines"] = _two_lines
+    environment.filters["headline"] = headline
+    environment.filters["whole"] = _whole
+    environment.filters["unit"] = _unit
+    environment.filters["count"] = _count
+    environment.filters["inline"] = prose.inline
+    environment.filters["css_string"] = _css_string
+    return environment
 
 
 def _shown(value: Any) -> Any:

@@ -109,11 +109,11 @@ def section_of(report: Report) -> Section | None:
 def cards(given: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> list[Card]:
     """Return findings as cards, their texts of bounded length; `links` as in `told`."""
     ids = Counter[str]()
-    made = list[Card]()
+    cards = list[Card]()
     for finding in map(bounds.finding, given):
         name = f"f-{_ID.sub('-', finding.code)[:_LONGEST_ID].strip('-') or 'x'}"
         ids[name] += 1
-        made.append(
+        cards.append(
             Card(
                 name if ids[name] == 1 else f"{name}-{ids[name]}",
                 finding,
@@ -126,7 +126,7 @@ def cards(given: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> lis
                 links.get(finding.section),
             )
         )
-    return made
+    return cards
 
 
 def saving(finding: Finding) -> str:

@@ -90,23 +90,23 @@ def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[
 
 def trends(runs: Sequence[Run]) -> list[Chart]:
     """Return the charts over the runs, oldest first; those of which fewer than two runs have a number are left out."""
-    made = []
+    trends = []
     times = _points(runs, {"step_time": "step time"})
     if len(times) >= _LEAST_RUNS:
-        made.append(Chart("step_time", "Step time", Mark.LINE, times, "run", "value", x_label="run",
+        trends.append(Chart("step_time", "Step time", Mark.LINE, times, "run", "value", x_label="run",
                           y_label="step time", caption="Runs by date; their numbers stand in the table."))  # fmt: skip
     shares = _points(runs, _SHARES)
     if shares["run"].nunique() >= _LEAST_RUNS:
-        made.append(Chart("shares", "Where the time goes", Mark.LINE, shares, "run", "value", "part", x_label="run",
+        trends.append(Chart("shares", "Where the time goes", Mark.LINE, shares, "run", "value", "part", x_label="run",
                           y_label="share of the time", y_unit=Unit.RATIO,
                           caption="Shares of step time; of all that was recorded in runs without steps."))  # fmt: skip
-    return made
+    return trends
 
 
 def _points(runs: Sequence[Run], wanted: dict[str, str]) -> pd.DataFrame:
-    found = [(number, part, fact.value) for name, part in wanted.items()
+    points = [(number, part, fact.value) for name, part in wanted.items()
              for number, run in enumerate(runs, 1) if (fact := run.fact(name))]  # fmt: skip
-    return pd.DataFrame(found, columns=["run", "part", "value"])
+    return pd.DataFrame(points, columns=["run", "part", "value"])
 
 
 def _columns(runs: Sequence[Run]) -> list[tuple[str, bool]]:
@@ -127,7 +127,7 @@ def _shown(runs: Sequence[Run]) -> list[str]:
 
 def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the rows of the table, newest first; each change is against the run before that has a step time."""
-    facts, has_gates, made, before = _shown(runs), _has_gates(runs), [], None
+    facts, has_gates, rows, before = _shown(runs), _has_gates(runs), [], None
     for number, run in enumerate(runs, 1):
         cells = [_count(run.report.meta.get("num_ranks")), _count(_steps(run.report))]
         for name in facts:
@@ -139,10 +139,10 @@ def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
         if has_gates:
             cells.append(_gates(run.report))
         cells.append(_count(len(run.report.warnings)))
-        made.append({"number": number, "date": _date(run), "cells": cells, "title": highlights.title(run.report),
+        rows.append({"number": number, "date": _date(run), "cells": cells, "title": highlights.title(run.report),
                      "href": run.path if "://" in run.path else quote(run.path, safe="/"), "path": run.path,
                      "devices": _devices(run.report)})  # fmt: skip
-    return made[::-1]
+    return rows[::-1]
 
 
 def _has_gates(runs: Sequence[Run]) -> bool:
@@ -162,7 +162,7 @@ def crossings(runs: Sequence[Run]) -> list[str]:
     for gate in dict.fromkeys(gate for run in runs for gate, _, _ in highlights.gates(run.report)):
         states = [(number, run, state) for number, run in enumerate(runs, 1)
                   for each, state, _ in highlights.gates(run.report) if each == gate]  # fmt: skip
-        first = next((each for each in states if each[2] == "crossed"), None)
+        first = next((state for state in states if state[2] == "crossed"), None)
         if first:
             still = "and the latest crosses it" if states[-1][2] == "crossed" else "and the latest does not"
             when = f" ({_date(first[1]).text})" if first[1].date else ""

@@ -213,14 +213,14 @@ def _from_mangled(name: str) -> str:
 
 def _identifiers(name: str, at: int) -> tuple[list[str], int]:
     """Return the identifiers from a place on, each of which has its length before it, and where they end."""
-    found = list[str]()
+    identifiers = list[str]()
     while length := _LENGTH.match(name, at):
         end = length.end() + int(length[0])
         if end > len(name):
             break
-        found.append(name[length.end() : end])
+        identifiers.append(name[length.end() : end])
         at = end
-    return [one for one in found if not one.startswith("_GLOBAL__N")], at
+    return [one for one in identifiers if not one.startswith("_GLOBAL__N")], at
 
 
 def _from_cpp(name: str) -> str:
@@ -231,7 +231,7 @@ def _from_cpp(name: str) -> str:
     base = _NAMESPACE.sub("", base).strip()
     parts = [base]
     functors = [a or b for a, b in _FUNCTOR.findall(arguments)]
-    functor = next((each for each in functors if each not in _VAGUE), functors[0] if functors else "")
+    functor = next((functor for functor in functors if functor not in _VAGUE), functors[0] if functors else "")
     if functor and functor not in base:
         parts.append(f"[{functor}]")
     dtype = next((a or b for a, b in _DTYPE.findall(arguments)), None)

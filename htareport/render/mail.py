@@ -55,11 +55,11 @@ class Mail:
 
 def eml(report: Report) -> bytes:
     """Return the report as a draft that a mail client opens. Equal reports give equal bytes."""
-    made = mail(report)
-    made.message["X-Unsent"] = "1"  # Clients that know it open the file for writing recipients into it.
-    for reason in made.missing:
+    eml = mail(report)
+    eml.message["X-Unsent"] = "1"  # Clients that know it open the file for writing recipients into it.
+    for reason in eml.missing:
         log.warning("the mail %s", reason)
-    return made.encoded()
+    return eml.encoded()
 
 
 def mail(

@@ -73,10 +73,10 @@ def copy_kind(name: str) -> str:
     """Direction of a copy (Memcpy HtoD of "Memcpy HtoD (Pinned -> Device)" or "CopyHostToDevice"), or Memset."""
     if name.startswith("Memset"):
         return "Memset"
-    if found := _COPY_KIND.match(name):
-        return found[0]
-    if found := _ROCM_COPY.match(name):
-        return f"Memcpy {found[1]}to{found[2]}"
+    if copy_kind := _COPY_KIND.match(name):
+        return copy_kind[0]
+    if copy_kind := _ROCM_COPY.match(name):
+        return f"Memcpy {copy_kind[1]}to{copy_kind[2]}"
     return "Memcpy Unknown"
 
 

@@ -50,8 +50,8 @@ class Threads(dict[Any, "_OfProcess"]):
         self.pairs: list[tuple[Any, Any]] = []
 
     def __missing__(self, pid: Any) -> _OfProcess:
-        self[pid] = found = _OfProcess(pid, self.pairs)
-        return found
+        self[pid] = missing = _OfProcess(pid, self.pairs)
+        return missing
 
 
 class _OfProcess(dict[Any, int]):
@@ -104,8 +104,8 @@ class _Matches(dict[str, bool]):
         self._search = re.compile(pattern).search
 
     def __missing__(self, name: str) -> bool:
-        found = self[name] = self._search(name) is not None
-        return found
+        missing = self[name] = self._search(name) is not None
+        return missing
 
 
 class _Written(dict[bytes, int]):

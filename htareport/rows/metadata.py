@@ -102,22 +102,22 @@ def host_of(file_name: str, metadata: Mapping[str, Any]) -> str:
 def device_names(metadata: Mapping[str, Any]) -> dict[int, str]:
     """Return the name of each device by its number; devices without a name are left out."""
     devices = metadata.get("deviceProperties")
-    found = dict[int, str]()
+    device_names = dict[int, str]()
     for position, device in enumerate(devices if isinstance(devices, list) else ()):
         if isinstance(device, dict):
             number, name = as_int(device.get("id")), device.get("name")
             if isinstance(name, str) and name.strip():
-                found[position if number is None else number] = name.strip()
-    return found
+                device_names[position if number is None else number] = name.strip()
+    return device_names
 
 
 def software(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return versions as text, by the product's name."""
-    found = {label: _version(key, metadata[key]) for key, label in SOFTWARE.items() if metadata.get(key)}
+    software = {label: _version(key, metadata[key]) for key, label in SOFTWARE.items() if metadata.get(key)}
     nccl = distributed(metadata).get("nccl_version")
     if nccl:
-        found["NCCL"] = str(nccl)
-    return found
+        software["NCCL"] = str(nccl)
+    return software
 
 
 def _version(key: str, value: Any) -> str:

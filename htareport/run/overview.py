@@ -21,10 +21,10 @@ _QUALITY = "Trace quality"  # Family of findings about the recording.
 def verdict(sections: Sequence[Section], ranks: Sequence[RankFacts]) -> str:
     """Say what a step takes, where its time goes, who is slowest and what comes first, as far as the run tells."""
     facts = {fact.name: fact for section in sections for fact in section.facts}
-    if not any(each.num_events for each in ranks):
+    if not any(rank.num_events for rank in ranks):
         return "Nothing was recorded."
-    salvaged = salvaged_sentence([each.rank for each in ranks if each.salvaged])
-    has_gpu, shares = any(each.num_device_events for each in ranks), _shares(facts)
+    salvaged = salvaged_sentence([rank.rank for rank in ranks if rank.salvaged])
+    has_gpu, shares = any(rank.num_device_events for rank in ranks), _shares(facts)
     which = _which(ranks) if "step_time" in facts else ""
     duration = _duration(facts, ranks, has_gpu=has_gpu) + (f" ({which})" if which else "")
     duration += (": on average " if which else ": ") + shares + "." if shares else "."
@@ -87,8 +87,8 @@ def _shows(table: Table, ranks: Sequence[int]) -> bool:
 
 def _which(ranks: Sequence[RankFacts]) -> str:
     """Which step time it is, where there are several."""
-    several_steps = any(len(each.steps) > 1 for each in ranks)
-    several_ranks = sum(bool(each.steps) for each in ranks) > 1
+    several_steps = any(len(rank.steps) > 1 for rank in ranks)
+    several_ranks = sum(bool(rank.steps) for rank in ranks) > 1
     return " ".join(["median"] * several_steps + ["of the slowest rank"] * several_ranks)
 
 
@@ -96,9 +96,9 @@ def _duration(facts: dict[str, Fact], ranks: Sequence[RankFacts], *, has_gpu: bo
     if step := facts.get("step_time"):
         return f"{text(step.value, Unit.NANOSECONDS)} per step{'' if has_gpu else ' on the host'}"
     if span := facts.get("device_span"):
-        which = " on average" if sum(bool(each.num_device_events) for each in ranks) > 1 else ""
+        which = " on average" if sum(bool(rank.num_device_events) for rank in ranks) > 1 else ""
         return f"{text(span.value, Unit.NANOSECONDS)}{which} from the first to the last GPU event, without steps"
-    recorded = text(max((each.recorded_ns for each in ranks), default=0), Unit.NANOSECONDS)
+    recorded = text(max((rank.recorded_ns for rank in ranks), default=0), Unit.NANOSECONDS)
     return f"{recorded} recorded{'' if any(each.all_steps for each in ranks) else ', without steps'}"
 
 

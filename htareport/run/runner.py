@@ -121,7 +121,7 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
         "options": _options(work.analyses, work.rules),
         "problems": first_of(problems, "problem"),
     }
-    damaged = [text for each in facts for text in each.salvaged]
+    damaged = [text for fact in facts for text in fact.salvaged]
     warnings = [
         *problems,
         *damaged,
@@ -131,7 +131,7 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
         *thinned_warnings(facts, work.ranks),
         *consistency_warnings(facts, trace.unasked),
         *secret_warnings(facts),
-        *(warning for each in facts for warning in each.warnings if warning not in damaged),
+        *(warning for fact in facts for warning in fact.warnings if warning not in damaged),
     ]
     report = Report(
         printable(title) or trace.label, verdict(sections, facts), meta, tuple(first_of(warnings, "warning")), sections
@@ -152,7 +152,7 @@ def _findings(summaries: Sequence[RankSummary], rules: Sequence[AnyRule], job: J
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[AnyRule]) -> dict[str, dict[str, Any]]:
     """Options of the analyses, and of the rules the thresholds that are not the default."""
-    options = {each.name: options for each in analyses if (options := each.chosen_options())}
+    options = {analyse.name: options for analyse in analyses if (options := analyse.chosen_options())}
     for rule in rules:
         default = rule.options()
         if changed := {name: value for name, value in rule.chosen_options().items() if value != default[name]}:
@@ -162,9 +162,9 @@ def _options(analyses: Sequence[Analysis], rules: Sequence[AnyRule]) -> dict[str
 
 def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
     """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
-    if not any(each.host or HOSTS in each.redactions for each in facts):
+    if not any(fact.host or HOSTS in fact.redactions for fact in facts):
         return report
-    return Report.from_json(numbered(report.to_json().decode(), [each.host for each in facts if each.host]))
+    return Report.from_json(numbered(report.to_json().decode(), [fact.host for fact in facts if fact.host]))
 
 
 @pd.option_context(*_STRINGS)
@@ -173,8 +173,8 @@ def summarize(rank: int, files: Files, work: Work) -> RankSummary:
     if work.version != __version__:
         return RankSummary(rank, load_error=f"its worker has htareport {__version__}, not {work.version}")
     place = Place.of(rank, files, work)
-    if place and (found := place.found()):
-        return found
+    if place and (kept_summary := place.found()):
+        return kept_summary
     summary = _summary(rank, files, work, place)
     give_back()  # The events are gone, and what comes next shall not add to where they were.
     return summary
@@ -245,11 +245,11 @@ def _not_loaded(rank: int, reason: str) -> RankSummary:
 
 def _job(summaries: Sequence[RankSummary]) -> Job:
     facts = [summary.facts for summary in summaries if summary.facts]
-    starts = [each.start_ns for each in facts if each.start_ns is not None]
+    starts = [fact.start_ns for fact in facts if fact.start_ns is not None]
     return Job(
         tuple(s.rank for s in summaries),
         min(starts, default=0),
-        any(each.steps for each in facts),
+        any(fact.steps for fact in facts),
         tuple(salvaged(summaries)),
     )
 

@@ -68,8 +68,8 @@ def _sizes(summary: RankSummary) -> Mapping[tuple[str, ...], int]:
             other = owners.setdefault(shared, name)
             if (mine := groups[other]) is not groups[name]:
                 mine += groups[name]
-                for each in groups[name]:
-                    groups[each] = mine
+                for group in groups[name]:
+                    groups[group] = mine
     together = {tuple(names): [parts[name] for name in names] for names in groups.values()}
     return {names: weight(values) for names, values in together.items()}
 

@@ -127,7 +127,7 @@ def stride(steps: int, ranks: int) -> int:
 
 def thinned_warnings(facts: Sequence[RankFacts], ranks: int) -> Iterator[str]:
     """Say it where what is told per step is told of some steps only."""
-    most = max((len(each.steps) for each in facts), default=0)
+    most = max((len(fact.steps) for fact in facts), default=0)
     if (every := stride(most, ranks)) > 1:
         there = f"{ranks:,} ranks with up to {most:,} steps each" if ranks > 1 else f"{most:,} steps"
         yield f"{there}: step times and their parts are told of one step in {every}"
@@ -172,7 +172,7 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
 
 def room_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
     """Say it where ranks have fewer rows than they would have, since all together would be too much to send."""
-    cut = {each.rank: each.shares[name] for each in summaries if name in each.shares}
+    cut = {summary.rank: summary.shares[name] for summary in summaries if name in summary.shares}
     if not cut:
         return []
     part = text(min(cut.values()), Unit.RATIO)
@@ -186,7 +186,7 @@ def room_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
 
 def salvaged(summaries: Sequence[RankSummary]) -> list[int]:
     """Ranks of whose files only a part could be read."""
-    return [each.rank for each in summaries if each.facts and each.facts.salvaged]
+    return [summary.rank for summary in summaries if summary.facts and summary.facts.salvaged]
 
 
 def _failed(section: Section, error: str) -> tuple[Section, str]:

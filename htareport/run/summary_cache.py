@@ -119,10 +119,10 @@ def _read(file: bytes, name: str) -> RankSummary:
     digest, data = file[: _DIGEST().digest_size], file[_DIGEST().digest_size :]
     if _digest(name, data) != digest:
         raise ValueError("it is damaged, or not what was kept under this name")
-    found = decode(zstandard.decompress(data), summary_classes())
-    if not isinstance(found, RankSummary):
+    read = decode(zstandard.decompress(data), summary_classes())
+    if not isinstance(read, RankSummary):
         raise TypeError("it is no summary")
-    return found
+    return read
 
 
 # --- the key

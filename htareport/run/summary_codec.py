@@ -35,16 +35,16 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
 
 def classes_of(*roots: type) -> dict[str, type]:
     """Return these dataclasses and all that their fields' types name, by name. ValueError if two have the same."""
-    found, left, done = dict[str, type](), list(roots), set[type]()
+    classes, left, done = dict[str, type](), list(roots), set[type]()
     while left:
         kind = left.pop()
-        if found.setdefault(kind.__qualname__, kind) is not kind:
+        if classes.setdefault(kind.__qualname__, kind) is not kind:
             raise ValueError(f"two classes are called {kind.__qualname__}")
         if kind not in done:
             done.add(kind)
             hints = [hint for hint in get_type_hints(kind).values() for hint in _parts(hint)]
             left += [hint for hint in hints if isinstance(hint, type) and is_dataclass(hint)]
-    return found
+    return classes
 
 
 def _parts(hint: Any) -> Iterator[Any]:
@@ -73,15 +73,15 @@ class _Writer:
         known = value if kind is bytes else id(value)
         if (place := self._places.get(known)) is not None:
             return [_AGAIN, place]
-        made = self._object(value, kind)
+        tree = self._object(value, kind)
         self._places[known] = len(self._places)  # Behind what it holds, as it is read.
-        return made
+        return tree
 
     def _object(self, value: Any, kind: type) -> Any:
         if kind is bytes:
             return value
         if kind in self._names:
-            return [_CLASS, self._names[kind], *(self.tree(getattr(value, each.name)) for each in fields(value))]
+            return [_CLASS, self._names[kind], *(self.tree(getattr(value, field.name)) for field in fields(value))]
         if kind.__name__ in _CONTAINERS and kind is _CONTAINERS[kind.__name__]:
             return [kind.__name__, *map(self.tree, value)]
         if kind.__name__ in _MAPPINGS and kind is _MAPPINGS[kind.__name__]:
@@ -110,9 +110,9 @@ class _Reader:
             return int(rest[0], 16)
         if kind == _TEXT:
             return rest[0].decode(errors=_ERRORS)
-        made = self._object(kind, rest)
-        self._known.append(made)
-        return made
+        value = self._object(kind, rest)
+        self._known.append(value)
+        return value
 
     def _object(self, kind: str, rest: list[Any]) -> Any:
         if kind == _CLASS:

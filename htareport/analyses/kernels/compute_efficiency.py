@@ -206,8 +206,8 @@ def _operators(trace: Rank, found: Modelled) -> pd.DataFrame:
     groups = known.groupby(["signature", "precision", "device"], sort=True)
     table = groups[_SUMS].sum(min_count=1).reset_index()
     signatures = [found.signatures[number] for number in table["signature"].tolist()]
-    table["name"] = pd.Series([each.name for each in signatures], dtype=object)
-    table["shapes"] = pd.Series([each.shapes for each in signatures], dtype=object)
+    table["name"] = pd.Series([signature.name for signature in signatures], dtype=object)
+    table["shapes"] = pd.Series([signature.shapes for signature in signatures], dtype=object)
     places = table["precision"].tolist()
     table["precision"] = pd.Series([str(order[each]) if each != NONE else "" for each in places], dtype=object)
     models = [model_of(trace, device) for device in table["device"].tolist()]

@@ -229,7 +229,7 @@ def _launches_of(trace: Rank, ranges: pd.DataFrame, correlation: pd.Series | Non
     calls = trace.launches[["name", "correlation", "capture"]]
     kernel_calls = {name for name in calls["name"].unique() if _KERNEL_LAUNCH.search(name)}
     calls = calls[calls["name"].isin(kernel_calls)]
-    found = np.full(len(ranges), -1, np.int64)
+    launches = np.full(len(ranges), -1, np.int64)
     if correlation is not None and (correlation > 0).all():
         first = calls.reset_index(names="at").drop_duplicates(["capture", "correlation"])
         wanted = pd.DataFrame({"capture": ranges["capture"], "correlation": correlation.astype("int64")})
@@ -238,8 +238,8 @@ def _launches_of(trace: Rank, ranges: pd.DataFrame, correlation: pd.Series | Non
     for capture in ranges["capture"].unique():
         mine, there = (ranges["capture"] == capture).to_numpy(), calls.index[calls["capture"] == capture].to_numpy()
         if mine.sum() == len(there):
-            found[mine] = there
-    return found, len(calls)
+            launches[mine] = there
+    return launches, len(calls)
 
 
 def _op_stacks(trace: Rank, launch: np.ndarray[Any, Any]) -> list[list[str]]:

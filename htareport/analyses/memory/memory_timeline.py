@@ -119,13 +119,13 @@ class MemoryTimeline(Analysis):
 
     def map(self, trace: Rank) -> Frames:
         parts: dict[str, list[pd.DataFrame]] = {"devices": [], "composition": [], "sizes": [], "points": []}
-        for each in series_of(trace):
-            row, at = _summary(trace, each)
+        for device_series in series_of(trace):
+            row, at = _summary(trace, device_series)
             parts["devices"].append(row)
-            by_operator, by_size = _composition(trace, each, at)
+            by_operator, by_size = _composition(trace, device_series, at)
             parts["composition"].append(by_operator)
             parts["sizes"].append(by_size)
-            parts["points"].append(_points(each, at))
+            parts["points"].append(_points(device_series, at))
         empty = {
             "devices": pd.DataFrame(columns=_DEVICE_COLUMNS),
             "composition": _EMPTY_COMPOSITION,

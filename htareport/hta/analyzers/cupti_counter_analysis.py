@@ -7,8 +7,8 @@ from htareport.hta.trace_analysis import TraceAnalysis
 
 _OPERATIONS = [f"{width}{what}" for width in "fhd" for what in ("fma", "mul", "add")]
 CUDA_SASS_INSTRUCTION_COUNTER_FLOPS = {
-    f"smsp__sass_thread_inst_executed_op_{each}_pred_on.sum": 2.0 if each.endswith("fma") else 1.0
-    for each in _OPERATIONS
+    f"smsp__sass_thread_inst_executed_op_{operation}_pred_on.sum": 2.0 if operation.endswith("fma") else 1.0
+    for operation in _OPERATIONS
 }
 
 

@@ -76,7 +76,7 @@ def load_execution_trace(et_file: str | Path) -> ExecutionTrace:
         nodes = [_node(each) for each in raw["nodes"]]
         about = {name: raw.get(name) for name in ("start_ts", "finish_ts")}
         return ExecutionTrace(
-            str(raw["schema"]), {each.id: each for each in nodes}, int(raw.get("pid", _NONE)), **about
+            str(raw["schema"]), {node.id: node for node in nodes}, int(raw.get("pid", _NONE)), **about
         )
     except OSError as error:
         raise TraceFileError(f"{path}: {error.strerror or error}") from error

@@ -62,7 +62,7 @@ def _base(trace: Rank, zero_ns: int) -> pd.DataFrame:
     rows["capture"] = stacked("capture")
     ts, dur, thread = stacked("ts") - zero_ns, stacked("dur"), stacked("thread")
     rows["ns"] = stacked("ts")
-    pids, tids = (as_array([each[i] for each in loaded.threads])[thread] for i in (0, 1))
+    pids, tids = (as_array([thread[i] for thread in loaded.threads])[thread] for i in (0, 1))
     categories = np.array([_NO_WORK.sub("", category) for category in tables], object)
     links = _Links(trace, sizes)
     index = index_of(trace, rows)
@@ -117,8 +117,8 @@ def _numbers(streams: pd.Series[Any]) -> NDArray[np.int64]:
     """Streams as numbers: those that the file writes as text by the number at their end, else 0."""
     if streams.dtype != object:
         return streams.to_numpy(np.int64)
-    found = {each: _TRAILING_NUMBER.search(str(each)) for each in streams.unique()}
-    return streams.map({each: int(match[1]) if match else 0 for each, match in found.items()}).to_numpy(np.int64)
+    numbers = {each: _TRAILING_NUMBER.search(str(each)) for each in streams.unique()}
+    return streams.map({each: int(match[1]) if match else 0 for each, match in numbers.items()}).to_numpy(np.int64)
 
 
 def _within_window(trace: Rank, base: pd.DataFrame) -> NDArray[np.bool_]:

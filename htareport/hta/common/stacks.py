@@ -192,11 +192,11 @@ class Stack:
 
     def get_descendants(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
         """Return all below a node, each in front of what is below it."""
-        found, waiting = list[int](), self._shown(idx, kernels=include_gpu_kernel)[::-1]
+        descendants, waiting = list[int](), self._shown(idx, kernels=include_gpu_kernel)[::-1]
         while waiting:
-            found.append(waiting.pop())
-            waiting += self._shown(found[-1], kernels=include_gpu_kernel)[::-1]
-        return found
+            descendants.append(waiting.pop())
+            waiting += self._shown(descendants[-1], kernels=include_gpu_kernel)[::-1]
+        return descendants
 
     def get_leaf_nodes(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
         """Return the nodes at or below a node that have nothing below them."""

@@ -97,10 +97,10 @@ class CallGraph:
     def get_node_attributes(self, index: int, rank: int | None = None) -> pd.Series[Any]:
         """Return the row of an event, of the first rank by default. ValueError if it is not there."""
         df = self._frames[self._rank(rank)]
-        found = df[df["index"] == index]
-        if not len(found):
+        node_attributes = df[df["index"] == index]
+        if not len(node_attributes):
             raise ValueError(f"no event {index} on rank {self._rank(rank)}")
-        return found.iloc[0]
+        return node_attributes.iloc[0]
 
     def get_csg_of_node(self, index: int, rank: int | None = None) -> CallStackGraph:
         """Return the stack that an event is on: that of its launch, for device work. ValueError if it is on none."""

@@ -48,12 +48,12 @@ class HtaConfig:
 
     def get_config(self, dot_path: str | None = None, default_value: Any = None) -> Any:
         """Return the value at `a.b.c`, the default where there is none; everything for None."""
-        found: Any = self.config
+        config: Any = self.config
         for name in dot_path.split(".") if dot_path else ():
-            if not isinstance(found, Mapping) or name not in found:
+            if not isinstance(config, Mapping) or name not in config:
                 return default_value
-            found = found[name]
-        return found
+            config = config[name]
+        return config
 
     def show(self) -> None:
         """Log all settings."""

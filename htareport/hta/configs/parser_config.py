@@ -86,9 +86,9 @@ class ParserConfig:
 
     def clone(self) -> ParserConfig:
         """Return a copy."""
-        made = ParserConfig(self.args)
-        made.__dict__.update(self.__dict__ | {"args": list(self.args)})
-        return made
+        clone = ParserConfig(self.args)
+        clone.__dict__.update(self.__dict__ | {"args": list(self.args)})
+        return clone
 
     def get_fingerprint_key(self) -> tuple[tuple[str, ...], bool]:
         """Return what tells apart configurations that read differently."""
@@ -132,11 +132,11 @@ class ParserConfig:
         cls, cfg: ParserConfig | None = None, version: YamlVersion = DEFAULT_PARSE_VERSION
     ) -> ParserConfig:
         """Add the arguments of collectives, to the default where no configuration is given."""
-        made = cls.get_default_cfg() if cfg is None else cfg
-        made.add_args(parse_event_args_yaml(version).ARGS_COMMUNICATION)
+        enable_communication_args = cls.get_default_cfg() if cfg is None else cfg
+        enable_communication_args.add_args(parse_event_args_yaml(version).ARGS_COMMUNICATION)
         if cfg is None:
-            cls.set_default_cfg(made)
-        return made
+            cls.set_default_cfg(enable_communication_args)
+        return enable_communication_args
 
     # --- arguments --------------------------------------------------------------------------
 

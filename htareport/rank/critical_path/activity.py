@@ -75,10 +75,10 @@ class Activity:
     @cached_property
     def call_of_launch(self) -> Numbers:
         """Host row of each of the rank's launches, -1 outside."""
-        found = np.full(len(self.trace.launches), NONE, np.int64)
+        call = np.full(len(self.trace.launches), NONE, np.int64)
         launch = self.host["launch"].to_numpy()
-        found[launch[launch >= 0]] = np.flatnonzero(launch >= 0)
-        return found
+        call[launch[launch >= 0]] = np.flatnonzero(launch >= 0)
+        return call
 
     @cached_property
     def last_within(self) -> Numbers:

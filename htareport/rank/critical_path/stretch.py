@@ -69,7 +69,7 @@ def whole_span(trace: Rank, most: int | None = None) -> Span | None:
     end = last + 1
     if most is not None:
         tables = (trace.host, trace.device_events)
-        starts = np.concatenate([np.asarray(each["ts"])[np.asarray(each["capture"]) == capture] for each in tables])
+        starts = np.concatenate([np.asarray(table["ts"])[np.asarray(table["capture"]) == capture] for table in tables])
         if len(starts) > most:
             end = int(np.partition(starts, most)[most])
     return Span(first, end, capture, is_whole=True)

@@ -79,7 +79,7 @@ def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
 
 def find_among(files: Iterable[Place], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
     """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
-    paths = [located(each) for each in files]
+    paths = [located(file) for file in files]
     return _something(assign(paths, explicit=True, options=options), f"{len(paths)} files", paths)
 
 
@@ -224,7 +224,9 @@ def _members_or_self(path: Path, options: ReadOptions, warnings: list[str]) -> l
         return [path]  # Named with its reason when it is opened.
     if members is None:
         return [path]
-    return [each for each in sorted(members) if _JSON_LIKE.search(each.name) and not _hidden(each.relative_to(path))]
+    return [
+        member for member in sorted(members) if _JSON_LIKE.search(member.name) and not _hidden(member.relative_to(path))
+    ]
 
 
 def _something(result: Found, where: str, files: list[Path]) -> Found:

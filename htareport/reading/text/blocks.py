@@ -64,23 +64,23 @@ def archive_members(
 
     TraceFileError for a damaged one; of one that is to be salvaged those that are found, with a warning.
     """
-    found = list[Path]()
+    archive_members = list[Path]()
     try:
         with open_regular(path) as file:
             kind = archive_kind(file.read(READ))
         if not kind:
             return None
-        found.extend(path / _clean(name) for name in _names(path, kind, options.max_bytes, warn))
+        archive_members.extend(path / _clean(name) for name in _names(path, kind, options.max_bytes, warn))
     except (*_DAMAGED, DamagedDataError) as error:
         damage = error if isinstance(error, DamagedDataError) else _damaged(error)
-        if not found:
+        if not archive_members:
             raise damage from error
         if not options.salvage:
             raise TraceFileError(f"{damage}; --salvage (salvage=True) keeps what is complete") from error
         if warn:
-            number = f"{len(found)} file{'s' if len(found) > 1 else ''} found in it"
+            number = f"{len(archive_members)} file{'s' if len(archive_members) > 1 else ''} found in it"
             warn(f"{printable(path.name)} is salvaged: {damage}; {number}, others may be missing")
-    return found
+    return archive_members
 
 
 def _names(path: Path, kind: str, most: int | None, warn: Callable[[str], object] | None) -> Iterator[str]:
@@ -118,17 +118,17 @@ def exists(path: Path) -> bool:
 
 def archive_of(path: Path) -> Path | None:
     """Return the file within which a path lies that is no file itself; None if there is no such."""
-    parents = (each for each in path.parents if not is_remote(each) or _ARCHIVE.search(each.name))
-    return next((each for each in parents if each.is_file()), None)
+    parents = (parent for parent in path.parents if not is_remote(parent) or _ARCHIVE.search(parent.name))
+    return next((parent for parent in parents if parent.is_file()), None)
 
 
 def _state(on_disk: Path) -> tuple[int, int] | None:
     """What changes when a file is written to; None once it is deleted, whose content an open file still gives."""
     try:
-        found = locations.stat_of(on_disk)
+        state = locations.stat_of(on_disk)
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return state.st_size, state.st_mtime_ns
 
 
 def _limited(content: Iterator[bytes], on_disk: Path, most: int | None) -> Iterator[bytes]:
@@ -228,7 +228,7 @@ def _unzipped(archive: Path, name: str) -> Iterator[bytes]:
                         yield piece
                 return
         members = _cut_members(archive, _state(archive))
-        member = next((each for each in members if _clean(each.name) == name), None)
+        member = next((member for member in members if _clean(member.name) == name), None)
         if member is None:
             raise KeyError(f"no {name} in {archive.name}")
         with _to_seek(archive) as file:

@@ -68,7 +68,7 @@ def members(file: IO[bytes]) -> list[Member]:
             ends.setdefault(header.start)
         if len(headers) > _MOST_MEMBERS:
             raise DamagedDataError(f"damaged archive: more than {_MOST_MEMBERS:,} files in it")
-    found, done = list[Member](), 0
+    members, done = list[Member](), 0
     for header, following in zip_longest(headers, headers[1:]):
         if header.at < done:  # It stands within the data of another.
             continue
@@ -80,8 +80,8 @@ def members(file: IO[bytes]) -> list[Member]:
         done = end
         if not header.name.endswith("/"):
             told = checksum if is_whole else None
-            found.append(Member(header.name, header.method, header.flags, header.start, end, is_whole, told))
-    return found
+            members.append(Member(header.name, header.method, header.flags, header.start, end, is_whole, told))
+    return members
 
 
 def unzipped(file: IO[bytes], member: Member) -> Iterator[bytes]:

@@ -74,7 +74,7 @@ def _grouped(events: list[Any]) -> dict[type[Any], list[Any]]:
     structs = dict.fromkeys(map(type, events))
     if len(structs) == 1:
         return dict.fromkeys(structs, events)
-    groups: dict[type[Any], list[Any]] = {each: [] for each in structs}
+    groups: dict[type[Any], list[Any]] = {struct: [] for struct in structs}
     put = {each: group.append for each, group in groups.items()}
     for struct, event in zip(map(type, events), events):  # noqa: B905  as many, and this is run for each event
         put[struct](event)

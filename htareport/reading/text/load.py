@@ -201,7 +201,7 @@ class _Loading:
                 raise PlacedError("not valid JSON", behind, "text behind the array of events")
             return {}
         try:
-            found = self._parsed(head + b"null" + tail)
+            metadata = self._parsed(head + b"null" + tail)
         except FaultError as error:
             end = len(head) + len(_NULL) + len(tail.rstrip())
             if error.ended or (error.at >= end - EDGE and error.why != _BEHIND):
@@ -210,32 +210,32 @@ class _Loading:
             raise PlacedError(
                 "the metadata around the events are not valid JSON", self._in_file(error.at), error.why
             ) from error
-        if found.pop("traceEvents", 0) is not None:
+        if metadata.pop("traceEvents", 0) is not None:
             raise TraceFileError("traceEvents stands in it twice, or inside another object")
-        return found
+        return metadata
 
     def _parsed(self, text: bytes) -> dict[str, Any]:
         """Parse metadata, mended if need be. FaultError at an offset of the text if they are no object."""
         try:
-            found = dict(orjson.loads(text))
+            parsed = dict(orjson.loads(text))
         except orjson.JSONDecodeError:
             self._content.repairs.entered += 1
         else:
             self._repaired(in_object(text))
-            return found
+            return parsed
         mended, slips = mend(text)
         try:
-            found = orjson.loads(mended)
+            parsed = orjson.loads(mended)
         except orjson.JSONDecodeError:
             mended, end, slips = mend_object(text, text.index(b"{"), len(text))
             if text[end:].strip():
                 raise FaultError(end, _BEHIND) from None
             try:
-                found = orjson.loads(mended)
+                parsed = orjson.loads(mended)
             except orjson.JSONDecodeError as error:
                 raise FaultError(0, error.msg) from error
         self._repaired(slips)
-        return dict(found)
+        return dict(parsed)
 
     def _repaired(self, slips: Slips) -> None:
         self._content.repairs.add({what: (number, self._in_file(at)) for what, (number, at) in slips.items()}, 0)

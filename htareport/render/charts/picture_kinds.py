@@ -103,12 +103,14 @@ def numeric(chart: Chart, rows: Rows) -> Picture:
     texts = rows.raw("text") if rows.has("text") else rows.raw("x")
     unit = Unit.NAME if rows.has("text") else chart.x_unit
     series = grouped(rows, y, chart.y_unit, [fmt.text(value, unit) for value in texts])
-    made = _finished(chart, base, axis, series, split(rows, x), horizontal=False, extra=_split(rows, extra))
+    numeric = _finished(chart, base, axis, series, split(rows, x), horizontal=False, extra=_split(rows, extra))
     if chart.mark is Mark.SCATTER:
-        thinned = [s.reordered(range(0, len(s.base), max(1, math.ceil(len(s.base) / MOST_MARKS)))) for s in made.series]
+        thinned = [
+            s.reordered(range(0, len(s.base), max(1, math.ceil(len(s.base) / MOST_MARKS)))) for s in numeric.series
+        ]
     else:
-        thinned = [_thinned(_sorted(s)) for s in made.series]
-    return Picture(chart, base, axis, tuple(thinned), lines=made.lines)
+        thinned = [_thinned(_sorted(s)) for s in numeric.series]
+    return Picture(chart, base, axis, tuple(thinned), lines=numeric.lines)
 
 
 def area(chart: Chart, rows: Rows) -> Picture:
@@ -155,10 +157,10 @@ def histogram(chart: Chart, rows: Rows) -> Picture:
     ]
     series = grouped(rows, values, chart.y_unit, labels)
     extra = _split(rows, {"end": scaled(right, base.scale)})
-    made = _finished(chart, base, axis, series, split(rows, scaled(left, base.scale)), horizontal=False)
-    for one in made.series:
+    histogram = _finished(chart, base, axis, series, split(rows, scaled(left, base.scale)), horizontal=False)
+    for one in histogram.series:
         one.extra = {"end": extra["end"][one.name]}
-    return Picture(chart, base, axis, made.series, lines=reference_lines(chart, base))
+    return Picture(chart, base, axis, histogram.series, lines=reference_lines(chart, base))
 
 
 def heatmap(chart: Chart, rows: Rows) -> Picture:

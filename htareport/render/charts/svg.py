@@ -114,19 +114,19 @@ def _canvas(made: Picture, width: float) -> Canvas:
 
 
 def _height(canvas: Canvas) -> float:
-    made = canvas.picture
+    height = canvas.picture
     margins = canvas.top + canvas.bottom
-    if made.chart.mark is Mark.HEATMAP:
-        rows = len(made.value.labels)
+    if height.chart.mark is Mark.HEATMAP:
+        rows = len(height.value.labels)
         return min(max(margins + rows * 18.0, 160.0), _HEATMAP_HEIGHT)
-    if not made.horizontal:
+    if not height.horizontal:
         return _HEIGHT
     per_row = _ROW
-    if made.chart.mark in {Mark.BOX, Mark.RANGE}:
-        per_row *= max(1.0, 0.6 * len(set(made.lanes)))
-    elif made.chart.mark is Mark.TIMELINE or len(made.base.labels) < _FEW_ROWS:
+    if height.chart.mark in {Mark.BOX, Mark.RANGE}:
+        per_row *= max(1.0, 0.6 * len(set(height.lanes)))
+    elif height.chart.mark is Mark.TIMELINE or len(height.base.labels) < _FEW_ROWS:
         per_row *= 1.4
-    return min(max(margins + per_row * len(made.base.labels), margins + 40), _MOST_HEIGHT)
+    return min(max(margins + per_row * len(height.base.labels), margins + 40), _MOST_HEIGHT)
 
 
 def _left_title(made: Picture) -> str:

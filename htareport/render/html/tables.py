@@ -144,13 +144,13 @@ class Source:
 
     def _row(self, i: int, longest: int) -> Row:
         cells = zip(self.values, self.columns, self.labels, strict=True)
-        made = tuple(_cell(values[i], column.unit, labels, longest) for values, column, labels in cells)
+        row = tuple(_cell(values[i], column.unit, labels, longest) for values, column, labels in cells)
         named = (
             anchor(full_name(values[i], longest))
             for values, column in zip(self.values, self.columns, strict=True)
             if column.unit is Unit.NAME and column.is_key and not fmt.is_missing(values[i])
         )
-        return Row(made, next(named, ""), len(self.table.spec.keys) == 1)
+        return Row(row, next(named, ""), len(self.table.spec.keys) == 1)
 
     def packed(self, rows: int, longest: int = LONGEST_NAME) -> str:
         """Return the first `rows` rows as data; a table of one row needs none, since all of it is shown."""

@@ -189,7 +189,7 @@ class TailBucket(Rule[TailBucketEvidence]):
 
 def _tails(rank: Rank) -> pd.DataFrame:
     """The last gradient collective of each step, where it starts behind the backward pass and behind no other."""
-    found: pd.DataFrame
+    tails: pd.DataFrame
     rows, events = gradients(rank), rank.device_events
     if not len(rows):
         return rows
@@ -201,8 +201,8 @@ def _tails(rank: Rank) -> pd.DataFrame:
     ends = np.sort(kernels(rank)["end"].to_numpy())
     place = np.searchsorted(ends, last["ts"].to_numpy(), side="right") - 1
     free = (place < 0) | (last["ts"].to_numpy() - ends[np.maximum(place, 0)] > _QUEUED_NS)
-    found = last[free]
-    return found
+    tails = last[free]
+    return tails
 
 
 @dataclass(frozen=True, kw_only=True)

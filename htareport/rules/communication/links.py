@@ -132,7 +132,7 @@ class SlowLink(Rule[HostEvidence]):
         others = table.iloc[:0] if job.shared.slow_groups is None else job.shared.slow_groups
         known = set(zip(*(others[name] for name in (*KIND, "ranks")), strict=True))
         keys = zip(*(table[name] for name in (*KIND, "ranks")), strict=True)
-        also = pd.Series([each in known for each in keys], table.index, dtype=bool)
+        also = pd.Series([key in known for key in keys], table.index, dtype=bool)
         slow = table[stands_out].sort_values("ratio", ascending=False, kind="stable")
         own = slow[~also[slow.index]]
         return _Slow(slow, own, _suspects(table, stands_out | also))

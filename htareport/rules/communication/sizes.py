@@ -135,8 +135,8 @@ class FallingBandwidth(Rule[Evidence]):
         size = sizes["bytes"].to_numpy(np.float64)
         rate = np.where(sizes["transfer"] >= _CERTAIN_NS, sizes["rate"], 0.0)
         smaller = (size < size[:, None]) & (size * self.span >= size[:, None])
-        found: NDArray[np.float64] = np.where(smaller, rate, 0.0).max(axis=1, initial=0.0)
-        return found
+        best: NDArray[np.float64] = np.where(smaller, rate, 0.0).max(axis=1, initial=0.0)
+        return best
 
 
 def _words(row: Mapping[Any, Any], job: JobEvidence[Evidence]) -> str:

@@ -165,8 +165,8 @@ class LateGather(Rule[LateGatherEvidence]):
         there &= busy[np.minimum(after, len(busy) - 1), 0] - end <= gap
         since = np.concatenate(([busy[0, 0]], end[:-1]))
         room = intervals.covered(busy, since, np.maximum(start, since))
-        found: Intervals = np.column_stack((start, start + np.minimum(end - start, room)))[there & (room > 0)]
-        return found
+        late: Intervals = np.column_stack((start, start + np.minimum(end - start, room)))[there & (room > 0)]
+        return late
 
     def tell(self, job: JobEvidence[LateGatherEvidence]) -> Finding:
         worst = job.worst

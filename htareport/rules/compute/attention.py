@@ -82,7 +82,7 @@ class UnfusedAttention(Rule[AttentionEvidence]):
     least: float = 0.02
 
     def look(self, rank: Rank) -> AttentionEvidence | None:
-        found = [each for each in chains(rank) if each.time > each.fused]
+        found = [chain for chain in chains(rank) if chain.time > chain.fused]
         time = sum(each.time for each in found)
         if not found or time < self.least * rank.whole:
             return None

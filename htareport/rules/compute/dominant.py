@@ -110,7 +110,7 @@ def _is_attention(rank: Rank, events: NDArray[np.int64]) -> bool:
     if "C6" not in context_of(rank).found:
         return False
     durations = rank.device_events["dur"].to_numpy()
-    within = np.isin(events, np.concatenate([each.events for each in chains(rank)]))
+    within = np.isin(events, np.concatenate([chain.events for chain in chains(rank)]))
     return bool(2 * durations[events[within]].sum() > durations[events].sum())
 
 

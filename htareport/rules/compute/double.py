@@ -94,15 +94,15 @@ class Float64(Rule[Float64Evidence]):
 def _with_doubles(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which device events are of operators that read a float64 tensor of more than one element."""
     there, strings = rows != NONE, rank.loaded.strings
-    found = np.zeros(len(rows), np.bool_)
+    doubles = np.zeros(len(rows), np.bool_)
     columns = [kernel_launches.codes_of(rank, rows[there], name) for name in ("types", "shapes")]
     first, number = kernel_launches.distinct(*columns)
     known = [
         NONE not in {types, shapes} and '"double"' in strings[types] and _reads(strings[types], strings[shapes])
         for types, shapes in zip(*(column[first].tolist() for column in columns), strict=True)
     ]
-    found[there] = np.array(known, np.bool_)[number]
-    return found
+    doubles[there] = np.array(known, np.bool_)[number]
+    return doubles
 
 
 def _reads(types: str, shapes: str) -> bool:

@@ -168,8 +168,8 @@ def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     named = np.zeros(len(rank.loaded.strings), np.bool_)
     used = unique_sorted(codes).tolist()
     named[[code for code in used if _OPTIMIZER.search(rank.loaded.strings[code][:200])]] = True
-    found: NDArray[np.bool_] = innermost(host, named[codes]) != NONE
-    return found
+    within_optimizer: NDArray[np.bool_] = innermost(host, named[codes]) != NONE
+    return within_optimizer
 
 
 def _main_chain(rank: Rank, events: pd.DataFrame) -> MainChain:

@@ -65,7 +65,7 @@ class _Ways(NamedTuple):
 def _ways(rank: Rank, shortest: float) -> _Ways:
     events = events_of(rank)
     mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * shortest))
-    has_work = [each.work is not None for each in events.found.signatures]
+    has_work = [signature.work is not None for signature in events.found.signatures]
     if any(has_work):
         mine = mine[~events.of_calls(np.array(has_work), 0).astype(np.bool_)[mine]]
     mine = mine[~_by_design(rank, events.codes[mine])]
@@ -220,7 +220,7 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
 
     def look(self, rank: Rank) -> OccupancyLimitEvidence | None:
         events, found = events_of(rank), _ways(rank, self.shortest)
-        few = np.array([self._is_limited(each) for each in found.ways] or [False])[found.number]
+        few = np.array([self._is_limited(way) for way in found.ways] or [False])[found.number]
         mine = found.mine[few]
         if len(mine):
             own = _own(rank, mine)
@@ -271,7 +271,7 @@ def _own(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
     trace, events = rank, rank.device_events
     codes, launch = events["name"].cat.codes.to_numpy()[mine], events["launch"].to_numpy()[mine]
     calls, rows = trace.launches["name"].cat.codes.to_numpy(), operators(rank)[mine]
-    found = [
+    own = [
         _TRITON.search(name) is not None
         or (_LIBRARY.search(name) is None and (bool(_DRIVER.search(call)) or not _NO_OWN.search(operator)))
         for name, call, operator in zip(
@@ -281,4 +281,4 @@ def _own(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
             strict=True,
         )
     ]
-    return np.array(found, np.bool_)
+    return np.array(own, np.bool_)

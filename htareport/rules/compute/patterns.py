@@ -108,7 +108,9 @@ class Decomposed(Rule[DecomposedEvidence]):
         return super().lacking(rank) or unknown_limits(rank)
 
     def look(self, rank: Rank) -> DecomposedEvidence | None:
-        found = [each for each in _instances(rank) if each.time >= 1000 * self.shortest * len(each.events)]
+        found = [
+            instance for instance in _instances(rank) if instance.time >= 1000 * self.shortest * len(instance.events)
+        ]
         if sum(each.time for each in found) < max(self.least * rank.whole, 1):
             return None
         saving, durations = np.zeros(len(rank.device_events)), rank.device_events["dur"].to_numpy()
@@ -157,7 +159,7 @@ def _instances(rank: Rank) -> list[_Instance]:
     inputs = inputs_of(rank, rows)
     thread = host.at("thread", rows) * len(trace.captures) + host.at("capture", rows)
     durations, devices = trace.device_events["dur"].to_numpy(), trace.device_events["device"].to_numpy()
-    limits, found, taken = limits_of(trace, trace.devices), list[_Instance](), np.zeros(len(rows), np.bool_)
+    limits, instances, taken = limits_of(trace, trace.devices), list[_Instance](), np.zeros(len(rows), np.bool_)
     for place, pattern in enumerate(_PATTERNS):
         for match in pattern.written.finditer(text):
             start, last = match.start(), match.end() - 1
@@ -172,8 +174,8 @@ def _instances(rank: Rank) -> list[_Instance]:
             if limit is None:
                 continue
             least = pattern.tensors * elements * size * 1e9 / (_MOVED * limit.bandwidth)
-            found.append(_Instance(place, events, int(durations[events].sum()), least))
-    return found
+            instances.append(_Instance(place, events, int(durations[events].sum()), least))
+    return instances
 
 
 def _text(rank: Rank, rows: NDArray[np.int64]) -> str:

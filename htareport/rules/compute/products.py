@@ -148,13 +148,13 @@ class BelowRoof(_BelowRoof[RoofEvidence]):
         wanted = of_kind(rank, Kind.PRODUCT) & ~of_attention(rank) & is_filled
         wanted &= ~context_of(rank).explained(rank, "C10", "C15")[calls["event"].to_numpy()]
         chosen = [
-            each
-            for each in groups(rank, wanted)
-            if each.roof < self.below
-            and each.mean >= 1000 * self.short
-            and each.time >= self.least * rank.whole
-            and not misalignment(each)
-            and not _is_old(rank, each)
+            group
+            for group in groups(rank, wanted)
+            if group.roof < self.below
+            and group.mean >= 1000 * self.short
+            and group.time >= self.least * rank.whole
+            and not misalignment(group)
+            and not _is_old(rank, group)
         ]
         return self.evidence(rank, chosen, _FAIR) if chosen else None
 
@@ -200,9 +200,9 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
 
     def look(self, rank: Rank) -> MisalignedEvidence | None:
         chosen = [
-            each
-            for each in groups(rank, of_kind(rank, Kind.PRODUCT))
-            if each.roof < self.goal and each.mean >= 1000 * self.short and misalignment(each)
+            group
+            for group in groups(rank, of_kind(rank, Kind.PRODUCT))
+            if group.roof < self.goal and group.mean >= 1000 * self.short and misalignment(group)
         ]
         if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
             return None
@@ -259,12 +259,12 @@ class OldKernels(_BelowRoof[RoofEvidence]):
 
     def look(self, rank: Rank) -> RoofEvidence | None:
         chosen = [
-            each
-            for each in groups(rank, np.ones(len(work(rank).calls), np.bool_))
-            if each.roof < self.below
-            and each.mean >= 1000 * self.short
-            and _is_old(rank, each)
-            and not misalignment(each)
+            group
+            for group in groups(rank, np.ones(len(work(rank).calls), np.bool_))
+            if group.roof < self.below
+            and group.mean >= 1000 * self.short
+            and _is_old(rank, group)
+            and not misalignment(group)
         ]
         if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
             return None

@@ -92,18 +92,18 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
         return super().lacking(rank) or unknown_limits(rank)
 
     def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
-        found = None if self.lacking(rank) else _skinny(rank, self)
-        if found is None or not found.claim:
+        own_events = None if self.lacking(rank) else _skinny(rank, self)
+        if own_events is None or not own_events.claim:
             return None
         owner = work(rank).owner
-        return np.asarray((owner != NONE) & (np.append(found.run, 0)[owner] > 1), np.bool_)
+        return np.asarray((owner != NONE) & (np.append(own_events.run, 0)[owner] > 1), np.bool_)
 
     def look(self, rank: Rank) -> SkinnyProductsEvidence | None:
         found = _skinny(rank, self)
         if found is None:
             return None
         most = sorted(found.groups, key=lambda each: -each.time)
-        calls = np.concatenate([each.calls for each in found.groups])
+        calls = np.concatenate([group.calls for group in found.groups])
         time = sum(each.time for each in most)
         inside = found.run[calls] > 1
         return SkinnyProductsEvidence(
@@ -160,15 +160,15 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
 def _skinny(rank: Rank, rule: SkinnyProducts) -> _Skinny | None:
     """The products that the rule is about; None where they are too few or take too little."""
     found = work(rank)
-    products = [each.work.product if each.work else None for each in found.signatures]
+    products = [signature.work.product if signature.work else None for signature in found.signatures]
     is_narrow = np.array([bool(p and p.batch == 1 and min(p.m, p.n) <= rule.rows) for p in products] or [False])
     wanted = of_kind(rank, Kind.PRODUCT) & is_narrow[found.calls["signature"].to_numpy()]
     if not wanted.any():
         return None
     chosen = [
-        each
-        for each in groups(rank, wanted)
-        if each.by_memory >= each.by_compute and len(each.calls) >= rule.repeated * rank.num_steps
+        group
+        for group in groups(rank, wanted)
+        if group.by_memory >= group.by_compute and len(group.calls) >= rule.repeated * rank.num_steps
     ]
     if not chosen or sum(each.time for each in chosen) < rule.least * rank.whole:
         return None

@@ -121,8 +121,8 @@ def _varied(events: pd.DataFrame, least: float) -> NDArray[np.bool_]:
     shortest = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, key, durations)
     above = np.bincount(key, durations) - np.bincount(key) * shortest
-    found: NDArray[np.bool_] = (above >= least)[key]
-    return found
+    varied: NDArray[np.bool_] = (above >= least)[key]
+    return varied
 
 
 @dataclass(frozen=True, kw_only=True)

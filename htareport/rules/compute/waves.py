@@ -202,14 +202,14 @@ def _misaligned(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
     events = events_of(rank)
     codes, number = np.unique(events.codes[mine], return_inverse=True)
     counts = np.array([elements_at_once(rank.loaded.strings[code]) for code in codes.tolist()])[number]
-    known = [each.work for each in work(rank).signatures]
+    known = [signature.work for signature in work(rank).signatures]
     sizes = events.of_calls(np.array([SIZES[each.dtype] if each else 0 for each in known] or [0]), 0)[mine]
     return np.asarray((counts * sizes > 0) & (counts * sizes < VECTOR), np.bool_)
 
 
 def _above_roof(rank: Rank) -> NDArray[np.float64]:
     """Share of its time that each device event takes above the roof of its call, 1 where that is not known."""
-    found = work(rank)
-    roof = found.roof / np.maximum(found.calls["time"].to_numpy(), 1)
+    above_roof = work(rank)
+    roof = above_roof.roof / np.maximum(above_roof.calls["time"].to_numpy(), 1)
     each = np.append(np.clip(1 - np.nan_to_num(roof, nan=0.0), 0, 1), 1.0)
-    return np.asarray(np.where(found.owner == NONE, 1.0, each[found.owner]), np.float64)
+    return np.asarray(np.where(above_roof.owner == NONE, 1.0, each[above_roof.owner]), np.float64)

@@ -52,11 +52,11 @@ def without(pieces: Pieces, codes: Collection[str]) -> dict[tuple[str, ...], flo
 
 def by_cause(pieces: Pieces, enabling: Collection[str], causes: Collection[str]) -> dict[tuple[str, ...], float]:
     """Pieces of which rules that only enable leave to the causes what these claim as well."""
-    made = defaultdict[tuple[str, ...], float](float)
+    by_cause = defaultdict[tuple[str, ...], float](float)
     for piece, ns in pieces.items():
         has_cause = not set(causes).isdisjoint(piece)
-        made[tuple(code for code in piece if code not in enabling) if has_cause else piece] += ns
-    return dict(made)
+        by_cause[tuple(code for code in piece if code not in enabling) if has_cause else piece] += ns
+    return dict(by_cause)
 
 
 @dataclass(frozen=True)

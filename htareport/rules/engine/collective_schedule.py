@@ -218,9 +218,9 @@ class _Recorded:
         """For how long each call had waited only for the one before it on its stream, behind which it begins."""
         launch = self.launch[mine]
         tied = np.flatnonzero((on_stream >= 0) & (slack <= _AT_ONCE) & (launch != UNLINKED))
-        found = np.zeros(len(mine), np.int64)
-        found[tied] = np.maximum(self.start[mine[tied]] - _ready_since(*self.place, launch[tied]), 0)
-        return found
+        queued = np.zeros(len(mine), np.int64)
+        queued[tied] = np.maximum(self.start[mine[tied]] - _ready_since(*self.place, launch[tied]), 0)
+        return queued
 
     def _on_stream(self, mine: Ints) -> tuple[NDArray[np.int16], Ints]:
         """The call before each on its stream (a place in `mine`), and how long the stream was idle since."""
@@ -251,8 +251,8 @@ def _ready_since(rank: Rank, lane: Lane, launch: Ints) -> Ints:
     order = np.argsort(launched, kind="stable")
     latest = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))
     done = latest[np.searchsorted(launched[order], launch)]
-    found: Ints = np.maximum(done, rank.launches["end"].to_numpy()[launch])
-    return found
+    ready_since: Ints = np.maximum(done, rank.launches["end"].to_numpy()[launch])
+    return ready_since
 
 
 def _rows_of(rows: pd.DataFrame, calls: pd.DataFrame) -> Ints:

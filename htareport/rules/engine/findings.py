@@ -70,7 +70,7 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], zero_ns: int) 
     """Make the section of findings; spans get the report's zero."""
     section, step_ns = Section(NAME, TITLE, GROUP, HELP), _step_time(ranks)
     shared = _Common(step_ns, job_facts(ranks), Shared())
-    if not any(each.checked for each in ranks):
+    if not any(rank.checked for rank in ranks):
         return replace(section, status=Status.NOT_APPLICABLE, reason="no rule could look at any rank")
     every = _divided(ranks, rules, shared)
     unreliable = gates.unreliable(every, rules)
@@ -79,15 +79,17 @@ def tell(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], zero_ns: int) 
     outcomes = dict.fromkeys((code for each in every for code in each.found if code not in found), "held back")
     told, notes = _told(found, rules, outcomes)
     evidence = {code: (_rule(rules, code), each) for code, each in found.items()}
-    told = {each.code: each for each in with_step_times(list(told.values()), evidence, ranks)}
+    told = {
+        with_step_time.code: with_step_time for with_step_time in with_step_times(list(told.values()), evidence, ranks)
+    }
     findings = _placed(told, found, rules, ranks, outcomes)
-    findings = [replace(each, spans=tuple(_moved(span, zero_ns) for span in each.spans)) for each in findings]
+    findings = [replace(finding, spans=tuple(_moved(span, zero_ns) for span in finding.spans)) for finding in findings]
     findings.sort(key=lambda each: _rule(rules, each.code).family is Family.QUALITY and each.severity is Severity.LOW)
     notes.extend(_failures(every))
     if unreliable:
         where = "" if len(unreliable) == len(ranks) else f" of rank{'s' * (len(unreliable) > 1)} {listed(unreliable)}"
         notes.append(f"Findings about idle time{where} are held back: see the findings about the trace's quality.")
-    covered = [each.code for each in findings if _rule(rules, each.code).family is not Family.QUALITY]
+    covered = [finding.code for finding in findings if _rule(rules, finding.code).family is not Family.QUALITY]
     if together := _together(covered, ranks, step_ns):
         notes.append(together)
     table = checked(rules, every, outcomes)
@@ -128,8 +130,8 @@ def _placed(
     claims, owners = (
         PieceTable.of(pieces, list(told))
         for pieces in (
-            [each.pieces for each in ranks],
-            [by_cause(each.pieces, enabling, causes) for each in ranks],
+            [rank.pieces for rank in ranks],
+            [by_cause(rank.pieces, enabling, causes) for rank in ranks],
         )
     )
     findings, covered, ways = list[Finding](), list[str](), dict[str, list[str]]()
@@ -149,7 +151,7 @@ def _placed(
                 finding = gates.informational(finding, each, ranks)
             covered.append(code)
         findings.append(_as_grave(finding, rule, findings))
-    return [_with_ways(each, ways.get(each.code, ())) for each in findings]
+    return [_with_ways(finding, ways.get(finding.code, ())) for finding in findings]
 
 
 def _sides(told: Mapping[str, Finding], rules: Sequence[AnyRule]) -> tuple[list[str], list[str]]:
@@ -208,12 +210,12 @@ def _divided(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], shared: _C
             taken = rule.takes(found)
         except Exception:  # noqa: BLE001  a rule that fails costs only its finding
             failure = {rule.code: traceback.format_exc(limit=-3)}
-            ranks = [replace(each, errors=each.errors | failure, found=_without(each, rule.code)) for each in ranks]
+            ranks = [replace(rank, errors=rank.errors | failure, found=_without(rank, rule.code)) for rank in ranks]
             continue
         limited = rule.takes_from == rule.code
         ranks = [
-            _with_given(each, rule, taken.get(each.rank, 0.0)) if limited or taken.get(each.rank) else each
-            for each in ranks
+            _with_given(rank, rule, taken.get(rank.rank, 0.0)) if limited or taken.get(rank.rank) else rank
+            for rank in ranks
         ]
     return ranks
 
@@ -244,11 +246,11 @@ def _with_followers(order: Sequence[str], rules: Sequence[AnyRule]) -> list[str]
 
 
 def _found(rule: AnyRule, ranks: Sequence[RankEvidence], shared: _Common) -> JobEvidence[Any] | None:
-    evidence: dict[int, Evidence] = {each.rank: each.found[rule.code] for each in ranks if rule.code in each.found}
+    evidence: dict[int, Evidence] = {rank.rank: rank.found[rule.code] for rank in ranks if rule.code in rank.found}
     if not evidence:
         return None
-    saving = {each.rank: length(each.pieces, [rule.code]) for each in ranks if rule.code in each.found}
-    has_steps, infers = any(each.steps for each in ranks), all(each.infers for each in ranks)
+    saving = {rank.rank: length(rank.pieces, [rule.code]) for rank in ranks if rule.code in rank.found}
+    has_steps, infers = any(rank.steps for rank in ranks), all(rank.infers for rank in ranks)
     return JobEvidence(evidence, saving, shared.step_ns, len(ranks), has_steps, shared.facts, shared.shared, infers)
 
 

@@ -26,7 +26,7 @@ def unreliable(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule]) -> list[
     """Ranks whose trace does not show the device's work as it was."""
     quality = [rule.code for rule in rules if rule.family is Family.QUALITY]
     return [
-        each.rank for each in ranks if any(each.found[code].is_unreliable for code in quality if code in each.found)
+        rank.rank for rank in ranks if any(rank.found[code].is_unreliable for code in quality if code in rank.found)
     ]
 
 
@@ -62,12 +62,12 @@ def informational(finding: Finding, job: JobEvidence[Any], ranks: Sequence[RankE
 
 
 def _concerned(job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    return [each for each in ranks if each.rank in job.by_rank]
+    return [rank for rank in ranks if rank.rank in job.by_rank]
 
 
 def _are_ahead(job: JobEvidence[Any], ranks: Sequence[RankEvidence]) -> bool:
     """Whether each host waits for its device for longer than the device waits for it."""
-    return all(_ahead(each) > job.saving_by_rank.get(each.rank, 0.0) for each in ranks)
+    return all(_ahead(rank) > job.saving_by_rank.get(rank.rank, 0.0) for rank in ranks)
 
 
 def _ahead(rank: RankEvidence) -> float:

@@ -52,7 +52,7 @@ class WhatIf:
 
     def saving(self, codes: Sequence[str]) -> dict[str, float]:
         """Without what each rule claims, by code; rules without claims are left out."""
-        claimed = {code for each in self.moves for code in each.codes}
+        claimed = {code for move in self.moves for code in move.codes}
         there, found = [code for code in codes if code in claimed], dict[str, float]()
         width = max(1, _LARGEST // max(len(self.entries), 1))
         for first in range(0, len(there), width):
@@ -110,8 +110,8 @@ class WhatIf:
     def _moving(self) -> Ints:
         """How long each collective lasts once all have come."""
         latest = pd.Series(self.calls.arrival).groupby(self.calls.collective).transform("max").to_numpy(np.int64)
-        found: Ints = np.maximum(self.calls.end - latest, 0)
-        return found
+        moving: Ints = np.maximum(self.calls.end - latest, 0)
+        return moving
 
 
 def _num_points(moves: Moves) -> int:
@@ -127,10 +127,10 @@ def what_if(ranks: Sequence[RankEvidence], facts: JobFacts) -> WhatIf | str:
     """Join the collectives of all ranks; why not, as words, where that cannot be done."""
     if len(ranks) < 2:  # noqa: PLR2004  nobody to wait for
         return ONE_RANK
-    moves = {each.rank: each.moves for each in ranks}
+    moves = {rank.rank: rank.moves for rank in ranks}
     packed = {rank: each for rank, each in moves.items() if not isinstance(each, str)}
     if len(packed) < len(moves):
-        said = next(each for each in moves.values() if isinstance(each, str))
+        said = next(move for move in moves.values() if isinstance(move, str))
         lacking = [rank for rank in moves if rank not in packed]
         return f"{NOT_RECORDED} ({_ranks(lacking)}: {said})" if packed else said
     known = {rank: each.unpacked() for rank, each in packed.items()}
@@ -234,13 +234,16 @@ def with_step_times(
 
     `told` has rule and evidence by code. None is graver than what the step would be shorter by.
     """
-    saving = [each for each in findings if each.saving_ns and each.is_per_step]
+    saving = [finding for finding in findings if finding.saving_ns and finding.is_per_step]
     if not saving:
         return list(findings)
     times, why = dict[str, float](), ""
     if len(ranks) == 1 and ranks[0].is_alone:  # Nobody waits: the step gets shorter by all that goes.
         times = {each.code: float(each.saving_ns or 0) for each in saving}
-        return [_with_step_time(each, told[each.code][1], times, why) if each in saving else each for each in findings]
+        return [
+            _with_step_time(finding, told[finding.code][1], times, why) if finding in saving else finding
+            for finding in findings
+        ]
     try:
         found = what_if(ranks, next(job.facts for _, job in told.values()))
         if isinstance(found, str):
@@ -251,7 +254,10 @@ def with_step_times(
             times |= {code: found.changed(change) for code, change in changes.items() if change}
     except Exception as error:  # noqa: BLE001  it costs only the answer to what if
         times, why = {}, f"collectives could not be followed: {type(error).__name__}: {error}"
-    return [_with_step_time(each, told[each.code][1], times, why) if each in saving else each for each in findings]
+    return [
+        _with_step_time(finding, told[finding.code][1], times, why) if finding in saving else finding
+        for finding in findings
+    ]
 
 
 def _with_step_time(finding: Finding, job: JobEvidence[Any], times: Mapping[str, float], why: str) -> Finding:

@@ -43,11 +43,11 @@ def _is_pageable(copies: pd.DataFrame) -> pd.Series:
 
 def _sets(rank: Rank, copies: pd.DataFrame) -> Sets:
     """When the device makes these copies, by lane within the windows."""
-    found = Sets()
+    sets = Sets()
     for device, capture in rank.lanes:
         mine = copies[(copies["device"] == device) & (copies["capture"] == capture)]
-        found[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
-    return rank.clipped(found)
+        sets[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
+    return rank.clipped(sets)
 
 
 def _exposed(rank: Rank, copies: pd.DataFrame) -> Sets:

@@ -81,7 +81,7 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
 
     def gaps(self, rank: Rank) -> tuple[Sets, int]:
         """What of gaps in front of short kernels the host could save, and how many such kernels there are."""
-        dispatch, found, small = rank.idle_by(*DISPATCH), Sets(), 0
+        dispatch, gaps, small = rank.idle_by(*DISPATCH), Sets(), 0
         for lane in rank.lanes:
             events = rank.events_by_lane[lane]
             starts = events["ts"].to_numpy()
@@ -94,9 +94,9 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
             chosen = idle[before]
             room = chosen[:, 1] - chosen[:, 0] - _KEPT_NS
             room[chosen[:, 1] - chosen[:, 0] > 1000 * self.longest] = 0
-            found[lane] = np.column_stack((chosen[:, 0], chosen[:, 0] + room))[room > 0]
+            gaps[lane] = np.column_stack((chosen[:, 0], chosen[:, 0] + room))[room > 0]
             small += int(is_short.sum())
-        return common(found, dispatch), small
+        return common(gaps, dispatch), small
 
     def tell(self, job: JobEvidence[LaunchBoundEvidence]) -> Finding:
         worst = job.worst

@@ -170,8 +170,8 @@ class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
 
 def _runs(rank: Rank, events: pd.DataFrame) -> Sets:
     """When these device events run, by lane."""
-    found = Sets()
+    runs = Sets()
     for device, capture in rank.lanes:
         mine = events[(events["device"] == device) & (events["capture"] == capture)]
-        found[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
-    return found
+        runs[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
+    return runs

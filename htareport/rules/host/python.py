@@ -108,7 +108,7 @@ class PythonOverhead(Rule[PythonOverheadEvidence]):
         frames, number = job.worst.frames, job.worst.number
         first = frames[0]
         what = f"`{short(first.name)}`" if number == 1 else f"{number} functions"
-        said = ", ".join(_words(each, job) for each in frames)
+        said = ", ".join(_words(frame, job) for frame in frames)
         kind, caller = _kind(first), job.worst.caller
         within = f" The longest such time is in `{short(caller)}`." if caller else ""
         return self.finding(

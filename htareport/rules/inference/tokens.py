@@ -251,10 +251,10 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
         if trains(rank):
             return None
         found = work(rank)
-        products = [each.work.product if each.work else None for each in found.signatures]
+        products = [signature.work.product if signature.work else None for signature in found.signatures]
         is_wide = np.array([bool(p and p.batch == 1 and min(p.m, p.n) > self.rows) for p in products] or [False])
         wanted = of_kind(rank, Kind.PRODUCT, Kind.ATTENTION) & ~is_wide[found.calls["signature"].to_numpy()]
-        chosen = [each for each in groups(rank, wanted & calls_in_steps(rank)) if each.by_memory >= each.by_compute]
+        chosen = [group for group in groups(rank, wanted & calls_in_steps(rank)) if group.by_memory >= group.by_compute]
         time = sum(each.time for each in chosen)
         reached = sum(each.by_memory for each in chosen) / max(time, 1)
         if time < self.least * compute_time(rank) or not self.reached <= reached:

@@ -201,12 +201,12 @@ class Churn(Rule[ChurnEvidence]):
     @staticmethod
     def _turnover(rank: Rank, each: Series) -> Turnover | None:
         """What is allocated on a device per step, against the peak."""
-        made = each.size[(each.size > 0) & each.within & _in_steps(rank, each.ts)]
+        turnover = each.size[(each.size > 0) & each.within & _in_steps(rank, each.ts)]
         peak = int(each.allocated[each.within].max())
         if peak <= 0:
             return None
-        turned = int(made.sum()) / rank.num_steps
-        return Turnover(each.device, len(made) / rank.num_steps, turned, peak, turned / peak)
+        turned = int(turnover.sum()) / rank.num_steps
+        return Turnover(each.device, len(turnover) / rank.num_steps, turned, peak, turned / peak)
 
     def tell(self, job: JobEvidence[ChurnEvidence]) -> Finding:
         turnover = job.worst.turnover

@@ -148,8 +148,8 @@ def _overlaps(rank: Rank) -> tuple[int, int]:
     over[1:] = np.where(place[1:] == place[:-1], reach[:-1] - ts[1:], 0)
     early = calls["graph"].to_numpy() | calls["name"].astype(str).str.contains("ExC", regex=False).to_numpy()
     over[(launch != UNLINKED) & np.append(early, False)[launch]] = 0
-    found = over[over > _SLACK_NS]
-    return len(found), int(found.sum())
+    overlaps = over[over > _SLACK_NS]
+    return len(overlaps), int(overlaps.sum())
 
 
 def _outlier(rank: Rank) -> tuple[str, int, float] | None:

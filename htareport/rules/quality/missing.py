@@ -166,15 +166,15 @@ def _launches(rank: Rank) -> Launches:
 def _in_captures(rank: Rank) -> NDArray[np.bool_]:
     """Which calls are made while their thread captures a stream into a graph."""
     calls, host = rank.launches, rank.host
-    found = np.zeros(len(calls), np.bool_)
+    in_captures = np.zeros(len(calls), np.bool_)
     start, thread = calls["ts"].to_numpy(), calls["thread"].to_numpy()
     begins, ends = (rows_named(rank, pattern, "call") for pattern in (_BEGIN, _END))
     end, on_thread = host.at("ts", ends), host.at("thread", ends)
     for row, on, begin in zip(begins.tolist(), host.at("thread", begins), host.at("ts", begins), strict=True):
         behind = end[(on_thread == on) & (ends > row)]
         if len(behind):
-            found |= (thread == on) & (start > begin) & (start < behind.min())
-    return found
+            in_captures |= (thread == on) & (start > begin) & (start < behind.min())
+    return in_captures
 
 
 def _empty_steps(rank: Rank) -> int:

@@ -142,6 +142,6 @@ class WarmUp(Rule[WarmUpEvidence]):
             evidence=f"It takes {job.time(length)}, the others {job.time(usual)} in the median: it still warms up.",
             cases=("step",),
             snippet=f"htareport report TRACES --steps {worst.other_steps.replace(' ', '')}",
-            steps=tuple(each[0] for each in worst.slow_steps),
+            steps=tuple(slow_step[0] for slow_step in worst.slow_steps),
             severity=Severity.LOW,
         )

@@ -57,7 +57,7 @@ class Sensitive(Rule[SensitiveEvidence]):
         loaded = rank.loaded
         clean = loaded if loaded.is_redacted else redacted(loaded)
         counts = Counter(clean.redactions)
-        counts[HOSTS] -= sum(str(each.meta.get("traceName", "")).count(HOST_SIGN) for each in clean.captures)
+        counts[HOSTS] -= sum(str(capture.meta.get("traceName", "")).count(HOST_SIGN) for capture in clean.captures)
         if sum((+counts).values()) < self.fewest:
             return None
         return SensitiveEvidence(counts=dict(+counts), is_kept=not loaded.is_redacted)

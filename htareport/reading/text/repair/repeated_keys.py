@@ -43,16 +43,16 @@ def _may_repeat(array: bytes) -> bool:
 
 def _repeated(text: bytes) -> list[str]:
     """The keys of a JSON text whose later value is another, once for each time."""
-    found = list[str]()
+    repeated = list[str]()
 
     def pairs(given: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(given)
-        if len(made) < len(given):
-            found.extend(key for key, value in given if value != made[key])
-        return made
+        pairs = dict(given)
+        if len(pairs) < len(given):
+            repeated.extend(key for key, value in given if value != pairs[key])
+        return pairs
 
     try:
         json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError):  # What this parser cannot read, it has no say in.
         return []
-    return found
+    return repeated

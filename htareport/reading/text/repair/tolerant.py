@@ -66,13 +66,13 @@ def mend_event(text: bytes, start: int, stop: int, ends: Collection[int] = ()) -
     for keys in (_TOP_KEYS, None):
         event = _Object(text, start, stop, top_keys=keys, ends=ends)
         try:
-            found = event.mended()
+            mend_event = event.mended()
         except FaultError as error:
             fault = error
         else:
-            if not found.slips or _is_event(found.text):
-                return found
-            fault = FaultError(min(place for _, place in found.slips.values()), "part of an event is missing")
+            if not mend_event.slips or _is_event(mend_event.text):
+                return mend_event
+            fault = FaultError(min(place for _, place in mend_event.slips.values()), "part of an event is missing")
         if not event.has_other_keys:
             break
     raise fault
