@@ -107,19 +107,19 @@ def gather(  # noqa: PLR0913  the clock is a parameter so that tests need not wa
     expected = sorted(ranks)
     deadline, pause = now() + wait_s, _FIRST_PAUSE_S
     while True:
-        gather = records_of_run(traces, own, since_ns)
-        awaited = [rank for rank in expected if rank not in gather or not _has_ended(gather[rank], own)]
+        records = records_of_run(traces, own, since_ns)
+        awaited = [rank for rank in expected if rank not in records or not _has_ended(records[rank], own)]
         if not awaited or (left := deadline - now()) <= 0:
             break
         sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE_S)
-    files = {rank: _present(traces, record) for rank, record in sorted(gather.items()) if rank in expected}
+    files = {rank: _present(traces, record) for rank, record in sorted(records.items()) if rank in expected}
     files = {rank: paths for rank, paths in files.items() if paths}
     return Gathered(
         files,
         missing=tuple(rank for rank in expected if rank not in files),
-        unfinished=tuple(r for r in files if not (gather[r].done or gather[r].is_of_process(own))),
-        records=tuple(gather.values()),
+        unfinished=tuple(r for r in files if not (records[r].done or records[r].is_of_process(own))),
+        records=tuple(records.values()),
     )
 
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from itertools import count
 
 import pytest
-from comparison.job import ANALYSES, GEMM, Job
+from compare.job import ANALYSES, GEMM, Job
 from render.sample import HOSTILE
 from render.test_browser import chromium, pytestmark, selenium, wait
 

@@ -32,14 +32,14 @@ class _Whole(Rule):
 class _Part(_Whole):
     """Takes some of that on one rank."""
 
-    code, takes_from = "X2", "X1"
+    code, reattributes_from = "X2", "X1"
     amount = 3 * MS
 
     def look(self, rank: Rank) -> Evidence | None:
         del rank
         return Evidence()
 
-    def takes(self, found: JobEvidence) -> Mapping[int, float]:
+    def reattributed_ns(self, found: JobEvidence) -> Mapping[int, float]:
         del found
         return {1: self.amount}
 
@@ -47,7 +47,7 @@ class _Part(_Whole):
 class _Why(_Part):
     """Explains the part, without a claim."""
 
-    code, takes_from, follows = "X3", "", "X2"
+    code, reattributes_from, follows = "X3", "", "X2"
 
 
 class _Other(_Whole):
@@ -74,7 +74,7 @@ class _Failing(_Part):
 
     code = "X6"
 
-    def takes(self, found: JobEvidence) -> Mapping[int, float]:
+    def reattributed_ns(self, found: JobEvidence) -> Mapping[int, float]:
         del found
         raise ValueError("no clocks")
 

@@ -11,7 +11,7 @@ from rules.parallel import US, ParallelJob, Part, findings
 
 from htareport.algorithms.intervals import union
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.collective_schedule import _MOST_ENTRIES, PackedMoves, _pieces
+from htareport.rules.engine.collective_schedule import _MOST_ENTRIES, PackedSchedule, _pieces
 from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.rules.engine.evidence import Evidence
 from htareport.run.runner import analyze
@@ -216,8 +216,8 @@ def test_a_rank_says_little(tmp_path):
         trace.collective("ncclDevKernel_AllReduce_Sum", "allreduce", at + 60, 30, launch=(at, 2))
     loaded = RankTrace.load(0, trace.write(tmp_path / "0.json"))
     rules = [_Claims(f"X{n}", {0: [(100 * s + n, 100 * s + 2 * n + 1) for s in range(steps)]}) for n in range(1, 9)]
-    packed = evaluate_rank(loaded, rules).moves
-    assert isinstance(packed, PackedMoves)
+    packed = evaluate_rank(loaded, rules).schedule
+    assert isinstance(packed, PackedSchedule)
     moves = packed.unpacked()
     assert len(moves.rows) == steps
     assert len(pickle.dumps(packed)) < 8_000

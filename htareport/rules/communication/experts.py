@@ -91,7 +91,7 @@ class UnevenExchange(Rule[ExchangeEvidence]):
 
     code, title, family, section = "N15", "All-to-alls are uneven", Family.COMMUNICATION, "collectives"
     requires = frozenset({Capability.GPU, Capability.COMM})
-    takes_from = "N1"
+    reattributes_from = "N1"
 
     ratio: float = 1.3
     least: float = 0.02
@@ -103,7 +103,7 @@ class UnevenExchange(Rule[ExchangeEvidence]):
         waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank)
         return ExchangeEvidence(exchanges=_sent(rows), waits_ns=waits)
 
-    def takes(self, job: JobEvidence[ExchangeEvidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[ExchangeEvidence]) -> Mapping[int, float]:
         windows = job.facts.arrival_skew.windows
         costs = dict.fromkeys(job.by_rank, 0.0)
         if max(evidence.waits_ns for evidence in job.by_rank.values()) < self.least * job.step_ns:

@@ -44,7 +44,7 @@ class SlowGroup(Rule[Evidence]):
 
     code, title, family, section = "N7", "One group is slower than its peers", Family.COMMUNICATION, "collectives"
     requires = _REQUIRES
-    takes_from = "N1"
+    reattributes_from = "N1"
 
     large: float = 32.0
     peer: float = 0.7
@@ -53,7 +53,7 @@ class SlowGroup(Rule[Evidence]):
         del rank  # What is said of it stands in the facts of the job.
         return Evidence()
 
-    def takes(self, job: JobEvidence[Any]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[Any]) -> Mapping[int, float]:
         costs = dict.fromkeys(job.by_rank, 0.0)
         for row in self._slow(job).to_dict("records"):
             for rank in row["ranks"]:

@@ -66,7 +66,7 @@ class SlowLink(Rule[HostEvidence]):
 
     code, title, family, section = "N8", "A link or rank is slow", Family.COMMUNICATION, "collectives"
     requires = frozenset({Capability.GPU, Capability.COMM})
-    takes_from, follows = "N1", "N7"
+    reattributes_from, follows = "N1", "N7"
 
     z: float = 3.0
     least: float = 0.01
@@ -75,7 +75,7 @@ class SlowLink(Rule[HostEvidence]):
     def look(self, rank: Rank) -> HostEvidence | None:
         return HostEvidence(host=next((capture.host for capture in rank.captures if capture.host), ""))
 
-    def takes(self, job: JobEvidence[HostEvidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[HostEvidence]) -> Mapping[int, float]:
         costs = dict.fromkeys(job.by_rank, 0.0)
         for rank, excess in self._excess(job, self._slow(job).own).items():
             unexplained = job.facts.transfer_wait_ns(rank) - job.shared.slow_group_ns.get(rank, 0.0)

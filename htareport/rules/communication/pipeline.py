@@ -153,7 +153,7 @@ class LateSends(Rule[DirectEvidence]):
 
     code, title, family, section = "N17", "Ranks wait for what one sends", Family.COMMUNICATION, "comm_overlap"
     requires = _REQUIRES
-    takes_from = "N1"
+    reattributes_from = "N1"
 
     least: float = 0.02
 
@@ -162,7 +162,7 @@ class LateSends(Rule[DirectEvidence]):
         waits = total(common(awaited(rank), sets_of(rank, rows))) / per(rank) if len(rows) else 0.0
         return DirectEvidence(calls=direct_calls(rank), waits_ns=waits)
 
-    def takes(self, job: JobEvidence[DirectEvidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[DirectEvidence]) -> Mapping[int, float]:
         waits = _waits(job).groupby("rank")["wait"].sum()
         taken = {
             rank: min(float(waits.get(rank, 0)) / job.facts.collectives[rank].windows, each.waits_ns)

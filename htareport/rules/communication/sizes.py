@@ -59,7 +59,7 @@ class FallingBandwidth(Rule[Evidence]):
         "collectives",
     )
     requires = frozenset({Capability.GPU, Capability.COMM})
-    takes_from, confidence = "N1", "low"
+    reattributes_from, confidence = "N1", "low"
 
     large: float = 4.0
     peer: float = 0.6
@@ -70,7 +70,7 @@ class FallingBandwidth(Rule[Evidence]):
         del rank  # What is said of it stands in the facts of the job.
         return Evidence()
 
-    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         windows, others = job.facts.arrival_skew.windows, job.shared.slow_group_ns
         sums = dict.fromkeys(job.by_rank, 0.0)
         for row in self._slow(job).to_dict("records"):

@@ -53,13 +53,13 @@ class Straggler(Rule[Evidence]):
 
     code, title, family, section = "N4", "One rank is late", Family.COMMUNICATION, "stragglers"
     requires = _REQUIRES
-    takes_from, confidence = "N1", "high"
+    reattributes_from, confidence = "N1", "high"
 
     def look(self, rank: Rank) -> Evidence | None:
         del rank  # What is said of it stands in the facts of the job.
         return Evidence()
 
-    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         return job.facts.arrival_skew.straggling_ns
 
     def change(self, job: JobEvidence[Evidence]) -> Change:

@@ -49,7 +49,7 @@ class SkewDominates(Rule[Evidence]):
 
     code, title, family, section = "N3", "Ranks wait for each other", Family.COMMUNICATION, "collectives"
     requires = _REQUIRES
-    takes_from = "N1"
+    reattributes_from = "N1"
 
     waiting: float = 0.5
     least: float = 0.02
@@ -58,7 +58,7 @@ class SkewDominates(Rule[Evidence]):
         del rank  # What is said of it stands in the facts of the job.
         return Evidence()
 
-    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         skew = job.facts.arrival_skew
         kinds = waiting_kinds(skew.arrivals, self.waiting)
         share = float(kinds["rest"].sum() / skew.arrivals["rest"].sum()) if len(kinds) else 0.0
@@ -158,7 +158,7 @@ class UnevenCompute(Rule[Evidence]):
 
     code, title, family, section = "N6", "Ranks compute unequal amounts", Family.COMMUNICATION, "temporal_breakdown"
     requires = _REQUIRES
-    takes_from = "N1"
+    reattributes_from = "N1"
 
     spread: float = 0.05
 
@@ -166,7 +166,7 @@ class UnevenCompute(Rule[Evidence]):
         del rank  # What is said of it stands in the facts of the job.
         return Evidence()
 
-    def takes(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         return uneven_compute(job, self.spread)
 
     def change(self, job: JobEvidence[Evidence]) -> Change:

@@ -54,7 +54,9 @@ class Rule(Configurable, ABC, Generic[E]):
     enables: ClassVar[bool] = False  # Says what let idle time arise, not what fills it: who says that comes first.
     low_share: ClassVar[float] = 0.5  # Of the saving: what is left of it if the advice works halfway.
     confidence: ClassVar[str] = "medium"
-    takes_from: ClassVar[str] = ""  # Code of the rule of whose time a part is this one's. Its own: of what it claims.
+    reattributes_from: ClassVar[str] = (
+        ""  # Code of the rule of whose time a part is this one's. Its own: of what it claims.
+    )
     follows: ClassVar[str] = ""  # Code of the rule right behind which this one is told, since it says why.
 
     @classmethod
@@ -92,8 +94,8 @@ class Rule(Configurable, ABC, Generic[E]):
     def tell(self, job: JobEvidence[E]) -> Finding | None:
         """Say it; None where all ranks together show that there is nothing. `finding` fills in what follows."""
 
-    def takes(self, job: JobEvidence[E]) -> Mapping[int, float]:
-        """Return what of the time of `takes_from` is this rule's, by rank in ns per step.
+    def reattributed_ns(self, job: JobEvidence[E]) -> Mapping[int, float]:
+        """Return what of the time of `reattributes_from` is this rule's, by rank in ns per step.
 
         For what only all ranks together show, so that no rank can claim it. It was measured on the rank.
         """

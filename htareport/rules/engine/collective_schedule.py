@@ -39,7 +39,7 @@ SEVERAL_DEVICES = "ranks drive several devices"
 
 @dataclass(frozen=True)
 class Pieces:
-    """Time that rules claim, ns, by place and code (a place in `Moves.codes`): only where there is any."""
+    """Time that rules claim, ns, by place and code (a place in `CollectiveSchedule.codes`): only where there is any."""
 
     place: NDArray[np.unsignedinteger[Any]]
     code: NDArray[np.uint8]
@@ -52,7 +52,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Moves:
+class CollectiveSchedule:
     """A rank's collectives within some consecutive steps, and the time between them that rules claim.
 
     `rows` are rows of the frame of calls. `on_stream` is the place here of the call before on the same stream (-1
@@ -80,8 +80,8 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class PackedMoves:
-    """Moves as few bytes."""
+class PackedSchedule:
+    """CollectiveSchedule as few bytes."""
 
     frames: Packed
     begin: int
@@ -89,7 +89,7 @@ class PackedMoves:
     unknown: float
 
     @classmethod
-    def of(cls, moves: Moves) -> Self:
+    def of(cls, moves: CollectiveSchedule) -> Self:
         """Pack them."""
         by_call = {name: getattr(moves, name).astype(np.int64) for name in _BY_CALL}
         frames = {"calls": pd.DataFrame(by_call), "steps": pd.DataFrame({"number": moves.steps, "end": moves.ends})}
@@ -99,13 +99,13 @@ class PackedMoves:
             frames[name] = pd.DataFrame({column: values.astype(np.int64) for column, values in columns.items()})
         return cls(pack(frames), moves.begin, moves.codes, moves.unknown)
 
-    def unpacked(self) -> Moves:
+    def unpacked(self) -> CollectiveSchedule:
         """Return them."""
         frames = self.frames.frames()
         calls = {name: frames["calls"][name].to_numpy(dtype) for name, dtype in _BY_CALL.items()}
         steps, ends = (tuple(frames["steps"][name].tolist()) for name in ("number", "end"))
         own, stalled, computed = (_as_pieces(frames[name]) for name in _CLAIMED)
-        return Moves(
+        return CollectiveSchedule(
             **calls, steps=steps, begin=self.begin, ends=ends, codes=self.codes, own=own, stalled=stalled,
             compute=computed, unknown=self.unknown,
         )  # fmt: skip
@@ -122,7 +122,7 @@ def _as_pieces(frame: pd.DataFrame) -> Pieces:
     return Pieces(place.astype(np.min_scalar_type(place.max(initial=0))), code.astype(np.uint8), ns)
 
 
-def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
+def schedule_of(rank: Rank, claims: Mapping[str, Claim]) -> CollectiveSchedule | str:
     """What a rank can say; else why it cannot, as words."""
     if Capability.COMM not in rank.capabilities:
         return NO_COLLECTIVES
@@ -137,13 +137,13 @@ def moves_of(rank: Rank, claims: Mapping[str, Claim]) -> Moves | str:
     return _Recorded(rank, lane).moves(steps, {code: sets.get(lane, EMPTY) for code, sets in claims.items()})
 
 
-def scaled(packed: PackedMoves, code: str, share: float) -> PackedMoves:
+def scaled(packed: PackedSchedule, code: str, share: float) -> PackedSchedule:
     """The same with only so much of what a rule claims everywhere."""
     if code not in packed.codes:
         return packed
     moves, place = packed.unpacked(), packed.codes.index(code)
     own, stalled = (_scaled(pieces, place, share) for pieces in (moves.own, moves.stalled))
-    return PackedMoves.of(replace(moves, own=own, stalled=stalled))
+    return PackedSchedule.of(replace(moves, own=own, stalled=stalled))
 
 
 def _scaled(pieces: Pieces, code: int, share: float) -> Pieces:
@@ -183,7 +183,7 @@ class _Recorded:
         self.start, self.end, self.lane = (rows[name].to_numpy(np.int64)[order] for name in ("ts", "end", "lane"))
         self.since = _waited_since(self.awaited, self.start, self.end)
 
-    def moves(self, steps: pd.DataFrame, claims: Mapping[str, Intervals]) -> Moves:
+    def moves(self, steps: pd.DataFrame, claims: Mapping[str, Intervals]) -> CollectiveSchedule:
         begin, ends = int(steps["start"].iloc[0]), steps["end"].to_numpy(np.int64)
         within = (self.start >= begin) & (self.end <= ends[-1])
         number = self._num_steps(np.sort(self.end[within & (self.row >= 0)]), ends)
@@ -199,7 +199,7 @@ class _Recorded:
         own = [_between(intervals.difference(claims[code], self.awaited), begin, points) for code in codes]
         waits = [intervals.intersection(claims[code], self.awaited) for code in codes]
         stalled = [intervals.covered(wait, self.since[mine], self.end[mine]) for wait in waits]
-        return Moves(
+        return CollectiveSchedule(
             self.row[mine].astype(np.int32), on_stream, _small(slack), _small(queued), stall[mine],
             tuple(steps["number"].tolist()[:number]), begin, tuple(ends.tolist()), codes,
             _pieces(own, carry=True), _pieces(stalled, carry=False),

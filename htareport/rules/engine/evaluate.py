@@ -17,7 +17,7 @@ from htareport.rank.collectives import RankCollectives, collectives_of
 from htareport.rank.rank import Rank
 from htareport.rank.training import infers
 from htareport.rules.engine.base import AnyRule
-from htareport.rules.engine.collective_schedule import PackedMoves, is_alone, moves_of
+from htareport.rules.engine.collective_schedule import PackedSchedule, is_alone, schedule_of
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import Evidence
 
@@ -40,7 +40,7 @@ class RankEvidence:
     steps: Packed | None = None  # A frame of that name: `number` and `length`, ns.
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
-    moves: PackedMoves | str = ""
+    schedule: PackedSchedule | str = ""
     collectives: RankCollectives | None = None  # None without communication.
     is_alone: bool = False  # Whether it is the job's only rank, with one device: nobody waits for it.
     infers: bool = False  # Whether it only infers, as far as operators tell.
@@ -76,18 +76,18 @@ def evaluate_rank(rank: Rank, rules: Sequence[AnyRule], every: int = 1) -> RankE
     try:
         if Capability.COMM in rank.capabilities:
             made.collectives = collectives_of(rank)
-        made.moves = _moves(made.found, rank)
+        made.schedule = _moves(made.found, rank)
     except Exception as error:  # noqa: BLE001  it costs what is said of several ranks
-        made.moves = f"its collectives could not be followed: {type(error).__name__}: {error}"
+        made.schedule = f"its collectives could not be followed: {type(error).__name__}: {error}"
     made.is_alone, made.infers = is_alone(rank), infers(rank)
     made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
     rank.release()  # Some of it refers to the rank, which would keep the events alive.
     return made
 
 
-def _moves(found: dict[str, Evidence], rank: Rank) -> PackedMoves | str:
-    moves = moves_of(rank, {code: evidence.claim for code, evidence in found.items()})
-    return moves if isinstance(moves, str) else PackedMoves.of(moves)
+def _moves(found: dict[str, Evidence], rank: Rank) -> PackedSchedule | str:
+    moves = schedule_of(rank, {code: evidence.claim for code, evidence in found.items()})
+    return moves if isinstance(moves, str) else PackedSchedule.of(moves)
 
 
 def _pieces(found: dict[str, Evidence], rank: Rank) -> dict[tuple[str, ...], float]:

@@ -203,16 +203,16 @@ def _rule(rules: Sequence[AnyRule], code: str) -> AnyRule:
 def _divided(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], shared: _Common) -> Sequence[RankEvidence]:
     """Give rules what they take of the time of others."""
     for rule in rules:
-        found = _found(rule, ranks, shared) if rule.takes_from else None
+        found = _found(rule, ranks, shared) if rule.reattributes_from else None
         if found is None:
             continue
         try:
-            taken = rule.takes(found)
+            taken = rule.reattributed_ns(found)
         except Exception:  # noqa: BLE001  a rule that fails costs only its finding
             failure = {rule.code: traceback.format_exc(limit=-3)}
             ranks = [replace(rank, errors=rank.errors | failure, found=_without(rank, rule.code)) for rank in ranks]
             continue
-        limited = rule.takes_from == rule.code
+        limited = rule.reattributes_from == rule.code
         ranks = [
             _with_given(rank, rule, taken.get(rank.rank, 0.0)) if limited or taken.get(rank.rank) else rank
             for rank in ranks
@@ -222,12 +222,16 @@ def _divided(ranks: Sequence[RankEvidence], rules: Sequence[AnyRule], shared: _C
 
 def _with_given(rank: RankEvidence, rule: AnyRule, amount: float) -> RankEvidence:
     """A rank of which a rule gets so much; of what it claims itself the rest is nobody's."""
-    pieces = given(rank.pieces, rule.takes_from, rule.code, amount)
-    if rule.takes_from != rule.code:
+    pieces = given(rank.pieces, rule.reattributes_from, rule.code, amount)
+    if rule.reattributes_from != rule.code:
         return replace(rank, pieces=pieces)
     whole = length(rank.pieces, [rule.code])
-    moves = rank.moves if isinstance(rank.moves, str) else scaled(rank.moves, rule.code, amount / whole if whole else 0)
-    return replace(rank, pieces=pieces, moves=moves)
+    moves = (
+        rank.schedule
+        if isinstance(rank.schedule, str)
+        else scaled(rank.schedule, rule.code, amount / whole if whole else 0)
+    )
+    return replace(rank, pieces=pieces, schedule=moves)
 
 
 def _without(rank: RankEvidence, code: str) -> dict[str, Evidence]:

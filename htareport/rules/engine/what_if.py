@@ -17,7 +17,7 @@ from htareport.job.matching import Matching
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.rules.engine.base import AnyRule, least_of, severity_of
-from htareport.rules.engine.collective_schedule import ONE_RANK, Moves
+from htareport.rules.engine.collective_schedule import ONE_RANK, CollectiveSchedule
 from htareport.rules.engine.evaluate import RankEvidence
 from htareport.rules.engine.evidence import Change, JobEvidence
 
@@ -43,7 +43,7 @@ class WhatIf:
     """
 
     ranks: tuple[int, ...]
-    moves: tuple[Moves, ...]
+    schedules: tuple[CollectiveSchedule, ...]
     calls: Calls
     entries: pd.DataFrame
     end: Ints
@@ -52,7 +52,7 @@ class WhatIf:
 
     def saving(self, codes: Sequence[str]) -> dict[str, float]:
         """Without what each rule claims, by code; rules without claims are left out."""
-        claimed = {code for move in self.moves for code in move.codes}
+        claimed = {code for move in self.schedules for code in move.codes}
         there, found = [code for code in codes if code in claimed], dict[str, float]()
         width = max(1, _LARGEST // max(len(self.entries), 1))
         for first in range(0, len(there), width):
@@ -65,7 +65,7 @@ class WhatIf:
         """If this becomes of the job."""
         entries, late = self.entries, None
         removed = _nothing(len(entries), len(self.ranks), 1)
-        for number, (rank, each) in enumerate(zip(self.ranks, self.moves, strict=True)):
+        for number, (rank, each) in enumerate(zip(self.ranks, self.schedules, strict=True)):
             if share := change.compute.get(rank):
                 self._remove(removed, number, 0, share * np.cumsum(each.compute.of(0, _num_points(each))))
                 removed = replace(removed, adds=True)
@@ -80,7 +80,7 @@ class WhatIf:
     def _removed(self, codes: Sequence[str]) -> Removed:
         entries = self.entries
         removed = _nothing(len(entries), len(self.ranks), len(codes))
-        for number, each in enumerate(self.moves):
+        for number, each in enumerate(self.schedules):
             mine = self._mine[number]
             place = entries["place"].to_numpy()[mine]
             for column, code in enumerate(codes):
@@ -114,7 +114,7 @@ class WhatIf:
         return moving
 
 
-def _num_points(moves: Moves) -> int:
+def _num_points(moves: CollectiveSchedule) -> int:
     return 2 * len(moves.rows) + len(moves.ends)
 
 
@@ -127,7 +127,7 @@ def what_if(ranks: Sequence[RankEvidence], facts: JobFacts) -> WhatIf | str:
     """Join the collectives of all ranks; why not, as words, where that cannot be done."""
     if len(ranks) < 2:  # noqa: PLR2004  nobody to wait for
         return ONE_RANK
-    moves = {rank.rank: rank.moves for rank in ranks}
+    moves = {rank.rank: rank.schedule for rank in ranks}
     packed = {rank: each for rank, each in moves.items() if not isinstance(each, str)}
     if len(packed) < len(moves):
         said = next(move for move in moves.values() if isinstance(move, str))
@@ -140,7 +140,7 @@ def what_if(ranks: Sequence[RankEvidence], facts: JobFacts) -> WhatIf | str:
     return _joined(facts, known, len(steps))
 
 
-def _joined(facts: JobFacts, known: Mapping[int, Moves], number: int) -> WhatIf | str:
+def _joined(facts: JobFacts, known: Mapping[int, CollectiveSchedule], number: int) -> WhatIf | str:
     found = facts.matching
     told, lasts = _told(found, known, number)
     entries = _entries(found, told, max(len(known), facts.world_size))
@@ -167,7 +167,7 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
-def _points(ready: Ints, end: Ints, moves: Moves) -> Ints:
+def _points(ready: Ints, end: Ints, moves: CollectiveSchedule) -> Ints:
     """The points between which own claims are told, in order of time: of calls, and the ends of steps."""
     return np.sort(np.concatenate((ready, end, np.array(moves.ends, np.int64))))
 
@@ -194,7 +194,7 @@ def _entries(found: Matching, told: pd.DataFrame, world: int) -> pd.DataFrame:
     return _with_streams(table)
 
 
-def _told(found: Matching, known: Mapping[int, Moves], number: int) -> tuple[pd.DataFrame, list[int]]:
+def _told(found: Matching, known: Mapping[int, CollectiveSchedule], number: int) -> tuple[pd.DataFrame, list[int]]:
     """Each rank's calls within the steps, on one clock, and the place of the end of its last step among its points.
 
     `row` is where a call stands among those of all ranks.

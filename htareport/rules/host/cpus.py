@@ -68,7 +68,7 @@ class SlowCpu(Rule[CpuEvidence]):
 
     code, title, family, section = "H25", "One rank's operators take more of the CPU", Family.HOST, "operators"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.HOST_OPS})
-    about_idle, takes_from = True, "H25"
+    about_idle, reattributes_from = True, "H25"
 
     spread: float = 0.3
     ratio: float = 1.3
@@ -94,7 +94,7 @@ class SlowCpu(Rule[CpuEvidence]):
             windows=per(rank),
         )
 
-    def takes(self, job: JobEvidence[CpuEvidence]) -> Mapping[int, float]:
+    def reattributed_ns(self, job: JobEvidence[CpuEvidence]) -> Mapping[int, float]:
         return {
             rank: job.saving_by_rank.get(rank, 0.0) * (1 - cpu.usual_ns / cpu.time_ns)
             for rank, cpu in self.slow(job).items()

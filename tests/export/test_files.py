@@ -6,8 +6,8 @@ import gzip
 
 import pytest
 import zstandard
-from augment_content import content
 from builder import TraceBuilder
+from export_content import content
 
 from htareport.errors import OutputError, TraceFileError, UsageError
 from htareport.export.counters import write_counters

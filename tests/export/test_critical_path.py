@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jsonschema
 import pytest
-from augment_content import SCHEMA, content, sections_of
 from builder import BASE_NS
+from export_content import SCHEMA, content, sections_of
 
 from htareport.hta import TraceAnalysis
 

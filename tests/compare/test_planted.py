@@ -1,7 +1,7 @@
 """A change that was planted is found, named and sized; where nothing was, nothing is."""
 
 import pytest
-from comparison.job import ALL_REDUCE, GEMM, LOADER, RELU, Job
+from compare.job import ALL_REDUCE, GEMM, LOADER, RELU, Job
 
 from htareport.analyses.time.step_time import StepTime
 from htareport.compare import compare

@@ -4,7 +4,7 @@ import dataclasses
 
 import orjson
 import pytest
-from comparison.made import run, steps_of
+from compare.reports import run, steps_of
 
 from htareport.analyses.kernels.step_work import REST
 from htareport.cli import main

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from augment_content import content
 from builder import TraceBuilder
+from export_content import content
 
 from htareport.errors import UsageError
 from htareport.hta import TraceAnalysis

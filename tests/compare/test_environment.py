@@ -1,7 +1,7 @@
 """What else differs between two runs, and whether that matters."""
 
 import pytest
-from comparison.made import run, steps_of
+from compare.reports import run, steps_of
 
 from htareport.compare import compare
 from htareport.compare.environment import _type_of

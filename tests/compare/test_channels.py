@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from comparison.job import GEMM, Job
+from compare.job import GEMM, Job
 
 from htareport.compare import compare, judged
 from htareport.compare.gates import parse

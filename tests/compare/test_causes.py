@@ -1,7 +1,7 @@
 """What a change is said to come from: on numbers worked out by hand."""
 
 import pytest
-from comparison.made import run, steps_of
+from compare.reports import run, steps_of
 
 from htareport.compare import compare
 from htareport.report import Report

@@ -6,8 +6,8 @@ import json
 
 import jsonschema
 import pytest
-from augment_content import SCHEMA, content, sections_of
 from builder import BASE_NS, TraceBuilder
+from export_content import SCHEMA, content, sections_of
 
 from htareport.export.counters import counter_events, write_counters
 from htareport.export.files import CopyFolder

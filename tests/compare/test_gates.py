@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ET
 
 import orjson
 import pytest
-from comparison.job import Job
-from comparison.made import run, steps_of
+from compare.job import Job
+from compare.reports import run, steps_of
 
 from htareport.cli import main
 from htareport.compare import compare, judged

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from builder import TraceBuilder
-from comparison.job import ANALYSES, GEMM, Job
+from compare.job import ANALYSES, GEMM, Job
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from comparison.job import GEMM, Job
+from compare.job import GEMM, Job
 
 
 @pytest.fixture(scope="package")
