@@ -144,7 +144,7 @@ def test_waits_are_not_called_exposed_communication(tmp_path):
 def test_one_rank_says_nothing_about_others(tmp_path):
     found = told(findings(tmp_path, ParallelJob(different={2: SLOW}).traces()[:1]))
     assert set(found) == {"N1"}
-    assert "Only 1 of 4 ranks is recorded" in found["N1"].advice
+    assert "Only 1 of 4 ranks was recorded" in found["N1"].advice
 
 
 def test_uneven_compute_of_few_ranks_says_nothing(tmp_path):

@@ -77,7 +77,7 @@ class TooFewBlocks(Rule[FillEvidence]):
             f"{job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is kernels with fewer blocks than the "
             f"{worst.processors} "
-            f"processors: {listed(job)} per step.",
+            f"processors: {listed(job)} {job.per_step}.",
             low_ns=0,
             assumption="Half of the processors without work can be used; the lower estimate is none." + held_up(job),
         )

@@ -70,7 +70,7 @@ class LayoutConversions(Rule[LayoutEvidence]):
         return self.finding(
             job,
             f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step}",
-            evidence=f"They are {job.percent(worst.compute_share)} of compute: {listed(job)} per step.",
+            evidence=f"They are {job.percent(worst.compute_share)} of compute: {listed(job)} {job.per_step}.",
             cases=("AMD",) if worst.is_amd else (),
             assumption="No operator between the convolutions changes the order back." + held_up(job),
             snippet="model = model.to(memory_format=torch.channels_last)\n"
