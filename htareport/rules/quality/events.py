@@ -15,16 +15,16 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.recording import joined_words
 
-_SLACK_NS = 1_000
-_FEWEST = 10  # Of a name, to tell what is usual.
+_MAX_OVERLAP_NS = 1_000  # What rounding of stamps explains.
+_MIN_EVENTS = 10  # Of a name, for its median to mean something.
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrphansEvidence(Evidence):
-    """What was seen on one rank: work without a launch."""
+    """Device events without a launch, after the first one that has one."""
 
     share: float
-    streams: list[tuple[str, int]]
+    streams: list[tuple[str, int]]  # The three with most of them, and how many.
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,14 @@ class Orphans(Rule[OrphansEvidence]):
 
     def look(self, rank: Rank) -> OrphansEvidence | None:
         events = rank.device_events
-        known = events["launch"].to_numpy() != UNLINKED
-        later = (np.cumsum(known) - known) > 0
-        orphans = events[later & ~known]
-        if len(orphans) <= self.share * int(later.sum()):
+        has_launch = events["launch"].to_numpy() != UNLINKED
+        is_later = (np.cumsum(has_launch) - has_launch) > 0
+        orphans, num_later = events[is_later & ~has_launch], int(is_later.sum())
+        if len(orphans) <= self.share * num_later:
             return None
-        streams = orphans["stream"].astype(str).value_counts().head(3)
-        return OrphansEvidence(
-            share=len(orphans) / int(later.sum()), streams=[(str(k), int(v)) for k, v in streams.items()]
-        )
+        counts = orphans["stream"].astype(str).value_counts().head(3)
+        streams = [(str(stream), int(count)) for stream, count in counts.items()]
+        return OrphansEvidence(share=len(orphans) / num_later, streams=streams)
 
     def tell(self, job: JobEvidence[OrphansEvidence]) -> Finding:
         worst = job.worst
@@ -77,12 +76,12 @@ class Orphans(Rule[OrphansEvidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class ImpossibleTimesEvidence(Evidence):
-    """What was seen on one rank: device events with impossible times."""
+    """Events that overlap others of their stream, and one that is far too long."""
 
-    number: int
-    length: int
-    longest: tuple[str, int, float] | None
-    whole: int
+    num_overlaps: int
+    overlap_ns: int
+    outlier: tuple[str, int, float] | None  # Its name, its length, and the median of its name (ns).
+    device_ns: int  # Sum of all device events.
 
 
 @dataclass(frozen=True)
@@ -111,24 +110,26 @@ class ImpossibleTimes(Rule[ImpossibleTimesEvidence]):
     share: float = 0.01
 
     def look(self, rank: Rank) -> ImpossibleTimesEvidence | None:
-        number, length = _overlaps(rank)
-        longest = _outlier(rank)
-        whole = int(rank.device_events["dur"].sum())
-        if length < self.share * whole and not longest:
+        num_overlaps, overlap_ns = _overlaps(rank)
+        outlier = _outlier(rank)
+        device_ns = int(rank.device_events["dur"].sum())
+        if overlap_ns < self.share * device_ns and not outlier:
             return None
-        return ImpossibleTimesEvidence(number=number, length=length, longest=longest, whole=whole)
+        return ImpossibleTimesEvidence(
+            num_overlaps=num_overlaps, overlap_ns=overlap_ns, outlier=outlier, device_ns=device_ns
+        )
 
     def tell(self, job: JobEvidence[ImpossibleTimesEvidence]) -> Finding:
-        worst, said = job.worst, list[str]()
-        if worst.length >= self.share * worst.whole:
-            said.append(
-                f"{counted(worst.number, 'event overlaps another', 'events overlap others')} of the same stream, by "
-                f"{job.time(worst.length)} in all"
+        worst, clauses = job.worst, list[str]()
+        if worst.overlap_ns >= self.share * worst.device_ns:
+            clauses.append(
+                f"{counted(worst.num_overlaps, 'event overlaps another', 'events overlap others')} of the same stream, "
+                f"by {job.time(worst.overlap_ns)} in all"
             )
-        if worst.longest:
-            name, length, usual = worst.longest
-            said.append(f"one `{name}` takes {job.time(length)}, others {job.time(usual)}")
-        words = " and ".join(said)
+        if worst.outlier:
+            name, length, median = worst.outlier
+            clauses.append(f"one `{name}` takes {job.time(length)}, others {job.time(median)}")
+        words = " and ".join(clauses)
         return self.finding(
             job,
             "Some device events have times that cannot be",
@@ -143,22 +144,22 @@ def _overlaps(rank: Rank) -> tuple[int, int]:
     events = events.sort_values(["capture", "lane"], kind="stable")
     ts, launch = events["ts"].to_numpy(), events["launch"].to_numpy()
     reach = events.groupby(["capture", "lane"])["end"].cummax().to_numpy()
-    place = events["capture"].to_numpy(np.int64) * (int(events["lane"].max()) + 1) + events["lane"].to_numpy()
-    over = np.zeros(len(events), np.int64)
-    over[1:] = np.where(place[1:] == place[:-1], reach[:-1] - ts[1:], 0)
-    early = calls["graph"].to_numpy() | calls["name"].astype(str).str.contains("ExC", regex=False).to_numpy()
-    over[(launch != UNLINKED) & np.append(early, False)[launch]] = 0
-    overlaps = over[over > _SLACK_NS]
+    lane = events["capture"].to_numpy(np.int64) * (int(events["lane"].max()) + 1) + events["lane"].to_numpy()
+    overlaps = np.zeros(len(events), np.int64)
+    overlaps[1:] = np.where(lane[1:] == lane[:-1], reach[:-1] - ts[1:], 0)
+    may_overlap = calls["graph"].to_numpy() | calls["name"].astype(str).str.contains("ExC", regex=False).to_numpy()
+    overlaps[(launch != UNLINKED) & np.append(may_overlap, False)[launch]] = 0
+    overlaps = overlaps[overlaps > _MAX_OVERLAP_NS]
     return len(overlaps), int(overlaps.sum())
 
 
 def _outlier(rank: Rank) -> tuple[str, int, float] | None:
-    """Name and length of an event that is as long as half the recording and unlike its name's, and what is usual."""
+    """Name and length of an event of half the recording and 100 times its name's median, and that median; else None."""
     events = rank.device_events
-    at = int(events["dur"].argmax())
-    name, length = str(events["name"].iloc[at]), int(events["dur"].iloc[at])
-    others = events["dur"].to_numpy()[(events["name"] == name).to_numpy()]
-    usual = float(np.median(others))
-    if 2 * length > rank.whole and len(others) > _FEWEST and length > 100 * usual:
-        return name, length, usual
+    longest = int(events["dur"].argmax())
+    name, length = str(events["name"].iloc[longest]), int(events["dur"].iloc[longest])
+    lengths = events["dur"].to_numpy()[(events["name"] == name).to_numpy()]
+    median = float(np.median(lengths))
+    if 2 * length > rank.whole and len(lengths) > _MIN_EVENTS and length > 100 * median:
+        return name, length, median
     return None

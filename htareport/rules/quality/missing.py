@@ -110,13 +110,12 @@ class WorkMissing(Rule[MissingEvidence]):
                 job,
                 "Graphs are captured in this recording, and do not run: no advice is given on idle time",
                 evidence=f"{launches.captured:,} of {launches.captured + launches.kernels:,} launches of kernels are "
-                f"captured into "
-                "a graph.",
+                "captured into a graph.",
                 cases=("capture",),
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
-        words = "; ".join(self._said(job))
+        words = "; ".join(self._symptoms(job))
         return self.finding(
             job,
             "Work of the GPU is missing from the trace, so it seems idle: no advice is given on idle time",
@@ -126,41 +125,41 @@ class WorkMissing(Rule[MissingEvidence]):
             severity=Severity.MEDIUM,
         )
 
-    def _said(self, job: JobEvidence[MissingEvidence]) -> list[str]:
-        """What shows that work is missing."""
-        worst, said = job.worst, list[str]()
+    def _symptoms(self, job: JobEvidence[MissingEvidence]) -> list[str]:
+        """What shows that work is missing, as clauses."""
+        worst, symptoms = job.worst, list[str]()
         launches = worst.launches
         if launches.lost_graphs:
-            said.append(f"{launches.lost_graphs:,} of {launches.graphs:,} graph launches have no device event")
+            symptoms.append(f"{launches.lost_graphs:,} of {launches.graphs:,} graph launches have no device event")
         if worst.has_lost:
-            said.append(f"{launches.lost_kernels:,} of {launches.kernels:,} launches of kernels have no device event")
+            lost = f"{launches.lost_kernels:,} of {launches.kernels:,}"
+            symptoms.append(f"{lost} launches of kernels have no device event")
             if worst.may_capture:
-                said.append("streams may be captured meanwhile: then they start nothing, so record replays instead")
+                symptoms.append("streams may be captured meanwhile: then they start nothing, so record replays instead")
         if worst.empty_steps:
-            said.append(f"{counted(worst.empty_steps, 'step has', 'steps have')} hardly any device events")
-        if not said:
-            said.append(
+            symptoms.append(f"{counted(worst.empty_steps, 'step has', 'steps have')} hardly any device events")
+        if not symptoms:
+            symptoms.append(
                 f"the device seems idle for {job.percent(worst.idle_share)} of {job.window}, but the host is late in "
-                f"only "
-                f"{job.percent(worst.late_share)} of that: graphs were launched, and hardly any of their kernels "
-                f"recorded"
+                f"only {job.percent(worst.late_share)} of that: graphs were launched, and hardly any of their kernels "
+                "recorded"
             )
-        return said
+        return symptoms
 
 
 def _launches(rank: Rank) -> Launches:
     """Count launches up to the last one with a device event."""
-    calls, used = rank.launches, rank.answered
-    named, codes = np.unique(calls["name"].cat.codes.to_numpy(), return_inverse=True)
-    names = [rank.loaded.strings[code] for code in named.tolist()]
-    kernel = launching_calls(names) & np.array(["Launch" in name for name in names], np.bool_)
-    launches = kernel[codes] & (calls["correlation"].to_numpy() > 0)
-    captured = launches & ~used & _in_captures(rank)
-    launches[np.flatnonzero(used).max(initial=-1) + 1 :] = False
-    graph = launches & calls["graph"].to_numpy()
-    single = launches & ~graph & ~captured
-    sets = (graph, graph & ~used, single, single & ~used, captured)
-    return Launches(*(int(each.sum()) for each in sets))
+    calls, has_event = rank.launches, rank.answered
+    name_codes, codes = np.unique(calls["name"].cat.codes.to_numpy(), return_inverse=True)
+    names = [rank.loaded.strings[code] for code in name_codes.tolist()]
+    launches_kernels = launching_calls(names) & np.array(["Launch" in name for name in names], np.bool_)
+    is_launch = launches_kernels[codes] & (calls["correlation"].to_numpy() > 0)
+    is_captured = is_launch & ~has_event & _in_captures(rank)
+    is_launch[np.flatnonzero(has_event).max(initial=-1) + 1 :] = False
+    is_graph = is_launch & calls["graph"].to_numpy()
+    is_single = is_launch & ~is_graph & ~is_captured
+    masks = (is_graph, is_graph & ~has_event, is_single, is_single & ~has_event, is_captured)
+    return Launches(*(int(mask.sum()) for mask in masks))
 
 
 def _in_captures(rank: Rank) -> NDArray[np.bool_]:
@@ -170,10 +169,10 @@ def _in_captures(rank: Rank) -> NDArray[np.bool_]:
     start, thread = calls["ts"].to_numpy(), calls["thread"].to_numpy()
     begins, ends = (rows_named(rank, pattern, "call") for pattern in (_BEGIN, _END))
     end, on_thread = host.at("ts", ends), host.at("thread", ends)
-    for row, on, begin in zip(begins.tolist(), host.at("thread", begins), host.at("ts", begins), strict=True):
-        behind = end[(on_thread == on) & (ends > row)]
-        if len(behind):
-            in_captures |= (thread == on) & (start > begin) & (start < behind.min())
+    for row, capturing, begin in zip(begins.tolist(), host.at("thread", begins), host.at("ts", begins), strict=True):
+        later_ends = end[(on_thread == capturing) & (ends > row)]
+        if len(later_ends):
+            in_captures |= (thread == capturing) & (start > begin) & (start < later_ends.min())
     return in_captures
 
 
@@ -183,5 +182,5 @@ def _empty_steps(rank: Rank) -> int:
     if len(numbers) < 5:  # noqa: PLR2004  a median of fewer says little
         return 0
     counts = rank.device_events["step"].value_counts().reindex(numbers, fill_value=0)
-    usual = counts.median() or counts.mean()  # Where most of them hold nothing, so does the median.
-    return int((counts < 0.1 * usual).sum())
+    typical = counts.median() or counts.mean()  # Where most of them hold nothing, so does the median.
+    return int((counts < 0.1 * typical).sum())

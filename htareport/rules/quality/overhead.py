@@ -8,7 +8,7 @@ import numpy as np
 
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
-from htareport.rank.interval_sets import total
+from htareport.rank.interval_sets import Sets, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rules.engine.base import Family, Rule
@@ -21,10 +21,10 @@ _PROFILER = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Reso
 
 @dataclass(frozen=True, kw_only=True)
 class ProfilerOverheadEvidence(Evidence):
-    """What was seen on one rank: the profiler slows the host."""
+    """How much of what was recorded is the profiler's own work."""
 
-    stacks: float
-    share: float
+    stacks_share: float  # Of all events: Python calls.
+    overhead_share: float  # Of the windows: rows of the profiler itself.
 
 
 @dataclass(frozen=True)
@@ -55,38 +55,44 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
     stacks: float = 0.5
 
     def look(self, rank: Rank) -> ProfilerOverheadEvidence | None:
-        trace = rank
-        idle = rank.share(rank.idle)
-        python = len(trace.loaded.tables.get("python_function", {}).get("name", ()))
-        stacks, own = python / max(len(trace.events), 1), _own_rows(rank)
-        inside = sum(int(intervals.covered(own, mine[:, 0], mine[:, 1]).sum()) for mine in rank.windows.values())
-        share = inside / rank.whole if rank.whole else 0.0
-        if idle < self.idle or (share <= self.share and stacks <= self.stacks):
+        python_calls = len(rank.loaded.tables.get("python_function", {}).get("name", ()))
+        stacks, overhead = python_calls / max(len(rank.events), 1), _overhead(rank)
+        share = _covered(rank.windows, overhead) / rank.whole if rank.whole else 0.0
+        if rank.share(rank.idle) < self.idle or (share <= self.share and stacks <= self.stacks):
             return None
-        hidden = sum(int(intervals.covered(own, mine[:, 0], mine[:, 1]).sum()) for mine in rank.idle.values())
-        return ProfilerOverheadEvidence(is_unreliable=2 * hidden > total(rank.idle), stacks=stacks, share=share)
+        return ProfilerOverheadEvidence(
+            is_unreliable=2 * _covered(rank.idle, overhead) > total(rank.idle),
+            stacks_share=stacks,
+            overhead_share=share,
+        )
 
     def tell(self, job: JobEvidence[ProfilerOverheadEvidence]) -> Finding:
-        worst, said = job.worst, list[str]()
-        if worst.stacks > self.stacks:
-            said.append(f"{job.percent(worst.stacks)} of all events are Python calls (`with_stack=True`)")
-        if worst.share > self.share:
-            said.append(f"the profiler's own work takes {job.percent(worst.share)} of {job.window}")
-        words = " and ".join(said)
+        worst, clauses = job.worst, list[str]()
+        if worst.stacks_share > self.stacks:
+            clauses.append(f"{job.percent(worst.stacks_share)} of all events are Python calls (`with_stack=True`)")
+        if worst.overhead_share > self.share:
+            clauses.append(f"the profiler's own work takes {job.percent(worst.overhead_share)} of {job.window}")
+        words = " and ".join(clauses)
         return self.finding(
             job,
             "The profiler slows the host: what is said about idle time is an upper bound",
             evidence=f"{words[:1].upper()}{words[1:]}. Each of them takes time on the host that a run without profiler "
             "does not spend.",
             snippet=profiler_call(job, "record_shapes=False", "with_stack=False"),
-            severity=Severity.MEDIUM if job.worst.is_unreliable else Severity.LOW,
+            severity=Severity.MEDIUM if worst.is_unreliable else Severity.LOW,
         )
 
 
-def _own_rows(rank: Rank) -> intervals.Intervals:
+def _covered(sets: Sets, overhead: intervals.Intervals) -> int:
+    """For how many ns of these intervals of lanes the profiler worked for itself."""
+    return sum(int(intervals.covered(overhead, lane[:, 0], lane[:, 1]).sum()) for lane in sets.values())
+
+
+def _overhead(rank: Rank) -> intervals.Intervals:
     """When the profiler worked for itself."""
     table, strings = rank.loaded.tables.get("overhead", {}), rank.loaded.strings
     if not table:
         return intervals.EMPTY
-    mine = np.array([strings[code] in _PROFILER for code in table["name"].tolist()], np.bool_)
-    return intervals.union(table["ts"][mine], table["ts"][mine] + table["dur"][mine])
+    is_profiler = np.array([strings[code] in _PROFILER for code in table["name"].tolist()], np.bool_)
+    start = table["ts"][is_profiler]
+    return intervals.union(start, start + table["dur"][is_profiler])

@@ -20,10 +20,10 @@ from htareport.rules.engine.recording import is_npu, profiler_call
 
 @dataclass(frozen=True, kw_only=True)
 class FewStepsEvidence(Evidence):
-    """What was seen on one rank: too few steps."""
+    """How many steps were recorded, and with which profiler."""
 
-    steps: int
-    npu: bool
+    num_steps: int
+    is_npu: bool
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,19 @@ class FewSteps(Rule[FewStepsEvidence]):
     least: float = 3.0
 
     def look(self, rank: Rank) -> FewStepsEvidence | None:
-        number = len(rank.all_step_numbers)
-        if number >= self.least:
-            return None
-        return FewStepsEvidence(steps=number, npu=is_npu(rank))
+        num_steps = len(rank.all_step_numbers)
+        return FewStepsEvidence(num_steps=num_steps, is_npu=is_npu(rank)) if num_steps < self.least else None
 
     def tell(self, job: JobEvidence[FewStepsEvidence]) -> Finding:
-        number = min(each.steps for each in job.by_rank.values())
-        few = f"Only {number} step{'s were' if number > 1 else ' was'} recorded"
+        num_steps = min(evidence.num_steps for evidence in job.by_rank.values())
+        few = f"Only {num_steps} step{'s were' if num_steps > 1 else ' was'} recorded"
         return self.finding(
             job,
-            few if number else "No steps were recorded",
+            few if num_steps else "No steps were recorded",
             evidence="With so few, what is special in one counts fully, and how much steps vary is not known."
-            if number
+            if num_steps
             else "Shares and savings are of everything recorded, start and end of the loop included.",
-            snippet=profiler_call(job) if not job.worst.npu else "",
+            snippet=profiler_call(job) if not job.worst.is_npu else "",
             severity=Severity.LOW,
         )
 
@@ -110,12 +108,12 @@ class WarmUp(Rule[WarmUpEvidence]):
         if not len(steps):
             return self._start(rank)
         slow = list[tuple[int, int, float]]()
-        for _, mine in steps.groupby("capture"):
-            length = (mine["end"] - mine["start"]).to_numpy()
-            if len(length) > 2 and length[0] > self.ratio * (usual := float(np.median(length[1:]))):  # noqa: PLR2004
-                slow.append((int(mine["number"].iloc[0]), int(length[0]), usual))
-        rest = sorted(set(steps["number"].tolist()) - {number for number, _, _ in slow})
-        return WarmUpEvidence(slow_steps=slow, other_steps=listed(rest)) if slow else None
+        for _, capture in steps.groupby("capture"):
+            length = (capture["end"] - capture["start"]).to_numpy()
+            if len(length) > 2 and length[0] > self.ratio * (median := float(np.median(length[1:]))):  # noqa: PLR2004
+                slow.append((int(capture["number"].iloc[0]), int(length[0]), median))
+        other_steps = sorted(set(steps["number"].tolist()) - {number for number, _, _ in slow})
+        return WarmUpEvidence(slow_steps=slow, other_steps=listed(other_steps)) if slow else None
 
     def _start(self, rank: Rank) -> WarmUpEvidence | None:
         if rank.capabilities.isdisjoint({Capability.LAUNCHES}):
@@ -135,11 +133,11 @@ class WarmUp(Rule[WarmUpEvidence]):
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
-        number, length, usual = max(worst.slow_steps, key=lambda each: each[1] / each[2])
+        number, length, median = max(worst.slow_steps, key=lambda slow_step: slow_step[1] / slow_step[2])
         return self.finding(
             job,
-            f"Step {number}, the first recorded, takes {length / usual:.2g} times as long as the others",
-            evidence=f"It takes {job.time(length)}, the others {job.time(usual)} in the median: it still warms up.",
+            f"Step {number}, the first recorded, takes {length / median:.2g} times as long as the others",
+            evidence=f"It takes {job.time(length)}, the others {job.time(median)} in the median: it still warms up.",
             cases=("step",),
             snippet=f"htareport report TRACES --steps {worst.other_steps.replace(' ', '')}",
             steps=tuple(slow_step[0] for slow_step in worst.slow_steps),

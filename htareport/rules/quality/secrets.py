@@ -1,4 +1,4 @@
-"""A rule about what the trace files hold that is nobody else's business."""
+"""A rule about tokens, passwords, and names of users and hosts in the trace files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAMES = (HOMES, USERS, HOSTS)
 
 @dataclass(frozen=True, kw_only=True)
 class SensitiveEvidence(Evidence):
-    """What was seen on one rank: sensitive data in the trace files."""
+    """How many texts of each kind look sensitive, and whether the report shows them."""
 
     counts: dict[str, int]
-    is_kept: bool
+    is_shown: bool
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,22 @@ class Sensitive(Rule[SensitiveEvidence]):
         counts[HOSTS] -= sum(str(capture.meta.get("traceName", "")).count(HOST_SIGN) for capture in clean.captures)
         if sum((+counts).values()) < self.fewest:
             return None
-        return SensitiveEvidence(counts=dict(+counts), is_kept=not loaded.is_redacted)
+        return SensitiveEvidence(counts=dict(+counts), is_shown=not loaded.is_redacted)
 
     def tell(self, job: JobEvidence[SensitiveEvidence]) -> Finding:
-        counts, kept = Counter[str](), any(each.is_kept for each in job.by_rank.values())
-        for each in job.by_rank.values():
-            counts.update(each.counts)
-        secret = [kind for kind in _SECRETS if counts[kind]]
-        there = [*secret, *(kind for kind in _NAMES if counts[kind])]
-        which = [kind for kind in there if kind in (secret or there)]
-        others = f" of {len(job.by_rank)} ranks" if len(job.by_rank) > 1 else ""
-        places = joined_words([counted(counts[kind], kind) for kind in there])
+        counts, is_shown = Counter[str](), any(evidence.is_shown for evidence in job.by_rank.values())
+        for evidence in job.by_rank.values():
+            counts.update(evidence.counts)
+        secrets = [kind for kind in _SECRETS if counts[kind]]
+        kinds = [*secrets, *(kind for kind in _NAMES if counts[kind])]
+        of_ranks = f" of {len(job.by_rank)} ranks" if len(job.by_rank) > 1 else ""
+        numbers = joined_words([counted(counts[kind], kind) for kind in kinds])
         return self.finding(
             job,
-            f"The trace files hold {joined_words(which)}"
-            + (", and so does this report: it was made with `--no-redact`" if kept else ""),
-            evidence=f"In the distinct texts of the files{others}: {places}. Values are not shown here.",
-            cases=("shown" if kept else "redacted", "secrets" if secret else "names"),
-            snippet="" if not kept else "htareport report traces/ -o report.html  # Redacts by default.",
+            f"The trace files hold {joined_words(secrets or kinds)}"
+            + (", and so does this report: it was made with `--no-redact`" if is_shown else ""),
+            evidence=f"In the distinct texts of the files{of_ranks}: {numbers}. Values are not shown here.",
+            cases=("shown" if is_shown else "redacted", "secrets" if secrets else "names"),
+            snippet="" if not is_shown else "htareport report traces/ -o report.html  # Redacts by default.",
             severity=Severity.LOW,  # It costs no time: a warning above says it first where there are secrets.
         )
