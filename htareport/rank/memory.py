@@ -22,7 +22,7 @@ NO_OPERATOR = "outside operators"
 
 
 class Series(NamedTuple):
-    """The rows of one device in one order of time, and the levels after each."""
+    """The memory rows of one device, sorted by capture and time, and the bytes allocated and reserved after each."""
 
     device: str
     is_cpu: bool
@@ -34,7 +34,7 @@ class Series(NamedTuple):
     size: Any
     address: Any
     allocated: Any
-    reserved: Any  # None where the trace doesn't tell.
+    reserved: Any  # None where the trace lacks it.
     within: Any  # Which rows lie within the window.
 
 
@@ -46,19 +46,19 @@ def series_of(trace: Rank) -> Iterator[Series]:
         inside = step_of(trace.steps, memory["ts"]) != OUTSIDE
     devices = pd.Series(memory["device_type"]) * 4096 + memory["device_id"].clip(NONE, 4094) + 1
     for number in unique_sorted(devices.to_numpy()).tolist():
-        kind, place = divmod(number, 4096)
-        mine = np.flatnonzero(devices.to_numpy() == number)
-        mine = mine[np.lexsort((memory["ts"][mine], memory["capture"][mine]))]
-        if not inside[mine].any():
+        device_type, device_number = divmod(number, 4096)  # The number is 0 where the trace has none.
+        rows = np.flatnonzero(devices.to_numpy() == number)
+        rows = rows[np.lexsort((memory["ts"][rows], memory["capture"][rows]))]
+        if not inside[rows].any():
             continue
-        columns = {name: values[mine] for name, values in memory.items()}
+        columns = {name: values[rows] for name, values in memory.items()}
         has_totals = bool((columns["allocated"] >= 0).all())
         reserved = columns["reserved"] if has_totals and columns["reserved"].max() > 0 else None
-        name = _DEVICE_TYPES.get(kind, f"device type {kind}")
+        name, is_cpu = _DEVICE_TYPES.get(device_type, f"device type {device_type}"), device_type == _CPU
         yield Series(
-            name if kind == _CPU or place == 0 else f"{name} {place - 1}",
-            kind == _CPU,
-            _capacity(trace, place - 1) if kind != _CPU else np.nan,
+            name if is_cpu or device_number == 0 else f"{name} {device_number - 1}",
+            is_cpu,
+            np.nan if is_cpu else _capacity(trace, device_number - 1),
             has_totals,
             columns["ts"],
             columns["thread"].astype(np.int64),
@@ -67,46 +67,46 @@ def series_of(trace: Rank) -> Iterator[Series]:
             columns["address"],
             columns["allocated"] if has_totals else _summed_up(columns["size"], columns["capture"]),
             reserved,
-            inside[mine],
+            inside[rows],
         )
 
 
 def _summed_up(sizes: Any, captures: Any) -> Any:
     """The running total, each capture by itself."""
-    parts = [running_total(sizes[captures == capture]) for capture in unique_sorted(captures)]
-    return np.concatenate(parts)
+    return np.concatenate([running_total(sizes[captures == capture]) for capture in unique_sorted(captures)])
 
 
 def _capacity(trace: Rank, device: int) -> float:
     """Memory of a device as the trace has it, nan if it hasn't."""
     devices = trace.captures[0].meta.get("deviceProperties")
-    for place, each in enumerate(devices if isinstance(devices, list) else ()):
-        if isinstance(each, dict) and each.get("id", place) == device:
-            size = each.get("totalGlobalMem")
+    for index, properties in enumerate(devices if isinstance(devices, list) else ()):
+        if isinstance(properties, dict) and properties.get("id", index) == device:
+            size = properties.get("totalGlobalMem")
             return float(size) if isinstance(size, int) and size > 0 else np.nan
     return np.nan
 
 
-def outermost_operators(trace: Rank, each: Series, rows: Any) -> Any:
+def outermost_operators(trace: Rank, series: Series, rows: Any) -> Any:
     """Name of the outermost operator that runs on the thread at each of these rows."""
+    # From the innermost host row at each stamp up through the parents: the last operator met is the outermost.
     host = trace.host
     if not len(host) or not len(rows):
         return np.full(len(rows), NO_OPERATOR, object)
     thread, start, end = (host[name] for name in ("thread", "ts", "end"))
     parent, is_operator = host["parent"], host.of_level("operator")
-    limits = np.searchsorted(thread, [each.thread[rows], each.thread[rows] + 1])
-    stamps = each.ts[rows]
-    at = np.full(len(rows), -1, np.int64)
+    limits = np.searchsorted(thread, [series.thread[rows], series.thread[rows] + 1])
+    stamps = series.ts[rows]
+    host_row = np.full(len(rows), -1, np.int64)
     for first, last in np.unique(limits, axis=1).T.tolist():
-        mine = (limits[0] == first) & (limits[1] == last)
-        order = np.searchsorted(start[first:last], stamps[mine], side="right") - 1
-        at[mine] = np.where(order >= 0, first + order, -1)
-    outermost_operators = np.full(len(rows), -1, np.int64)
-    while (at >= 0).any():
-        covers = (at >= 0) & (end[at] > stamps) & is_operator[at]
-        outermost_operators[covers] = at[covers]
-        at = np.where(at >= 0, parent[at], -1)
-    return np.where(outermost_operators >= 0, np.asarray(host.names(outermost_operators), object), NO_OPERATOR)
+        is_on_thread = (limits[0] == first) & (limits[1] == last)
+        order = np.searchsorted(start[first:last], stamps[is_on_thread], side="right") - 1
+        host_row[is_on_thread] = np.where(order >= 0, first + order, -1)
+    outermost = np.full(len(rows), -1, np.int64)
+    while (host_row >= 0).any():
+        covers = (host_row >= 0) & (end[host_row] > stamps) & is_operator[host_row]
+        outermost[covers] = host_row[covers]
+        host_row = np.where(host_row >= 0, parent[host_row], -1)
+    return np.where(outermost >= 0, np.asarray(host.names(outermost), object), NO_OPERATOR)
 
 
 @cached_until_release
@@ -116,12 +116,11 @@ def device_memory(rank: Rank) -> list[Series]:
 
 
 def fill(series: Series) -> float:
-    """Most that is taken of the device's memory, as a share of it; nan where either is unknown."""
+    """Peak of the memory taken from the device, as a share of its capacity; nan where that is unknown."""
     level = series.allocated if series.reserved is None else series.reserved
     return float(level[series.within].max()) / series.capacity
 
 
 def fullest(rank: Rank) -> Series | None:
     """The device whose memory is fullest; None where no size is known."""
-    sized = [series for series in device_memory(rank) if np.isfinite(series.capacity)]
-    return max(sized, key=fill, default=None)
+    return max((series for series in device_memory(rank) if np.isfinite(series.capacity)), key=fill, default=None)

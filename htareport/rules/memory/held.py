@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,12 +25,12 @@ _EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python main.py"
 
 @dataclass(frozen=True, kw_only=True)
 class NearCapacityEvidence(Evidence):
-    """What was seen on one rank: memory is nearly full."""
+    """The fullest device: its memory, what of it is reserved, and what tensors hold at the peak."""
 
     device: str
-    share: float
-    capacity: float
-    peak: int
+    reserved_share: float
+    capacity_bytes: float
+    peak_bytes: int
     trains: bool
 
 
@@ -63,24 +62,23 @@ class NearCapacity(Rule[NearCapacityEvidence]):
     share: float = 0.9
 
     def look(self, rank: Rank) -> NearCapacityEvidence | None:
-        each = fullest(rank)
-        if each is None or not fill(each) > self.share:
+        series = fullest(rank)
+        if series is None or not fill(series) > self.share:
             return None
         return NearCapacityEvidence(
-            device=each.device,
-            share=fill(each),
-            capacity=each.capacity,
-            peak=int(each.allocated[each.within].max()),
+            device=series.device,
+            reserved_share=fill(series),
+            capacity_bytes=series.capacity,
+            peak_bytes=int(series.allocated[series.within].max()),
             trains=trains(rank),
         )
 
     def tell(self, job: JobEvidence[NearCapacityEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].reserved_share, -item[0]))
         return self.finding(
             job,
-            f"Memory is nearly full: {job.percent(worst.share)} of {sized(worst.capacity)} are taken",
-            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak)} at the peak.",
+            f"Memory is nearly full: {job.percent(worst.reserved_share)} of {sized(worst.capacity_bytes)} are taken",
+            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak_bytes)} at the peak.",
             cases=("training" if worst.trains else "inference",),
             snippet=_RECOMPUTE if worst.trains else "",
             severity=Severity.MEDIUM if worst.trains else Severity.LOW,
@@ -89,13 +87,13 @@ class NearCapacity(Rule[NearCapacityEvidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class FragmentationEvidence(Evidence):
-    """What was seen on one rank: memory is fragmented."""
+    """The fullest device: how much of what is reserved holds no tensor, at the peak and over time."""
 
     device: str
-    unused: float
-    share: float
-    reserved: int
-    fill: float
+    unused_share: float  # Of what is reserved, at the peak of the tensors.
+    sustained_share: float  # Of the time.
+    reserved_bytes: int
+    max_fill: float
 
 
 @dataclass(frozen=True)
@@ -124,31 +122,34 @@ class Fragmentation(Rule[FragmentationEvidence]):
     full: float = 0.7
 
     def look(self, rank: Rank) -> FragmentationEvidence | None:
-        each = fullest(rank)
-        if each is None or each.reserved is None or not fill(each) > self.full:
+        series = fullest(rank)
+        if series is None or series.reserved is None or not fill(series) > self.full:
             return None
-        inside = np.flatnonzero(each.within)
-        reserved, allocated = each.reserved[inside].astype(np.float64), each.allocated[inside]
+        rows = np.flatnonzero(series.within)
+        reserved, allocated = series.reserved[rows].astype(np.float64), series.allocated[rows]
         unused = 1 - allocated / np.maximum(reserved, 1)
-        at = int(allocated.argmax())
-        lasting = np.append(np.diff(each.ts[inside]), 0).astype(np.float64)
-        lasting[np.append(np.diff(each.capture[inside]) != 0, [True])] = 0
+        peak_row = int(allocated.argmax())
+        lasting = np.append(np.diff(series.ts[rows]), 0).astype(np.float64)
+        lasting[np.append(np.diff(series.capture[rows]) != 0, [True])] = 0
         share = float(lasting[unused > self.unused].sum() / lasting.sum()) if lasting.sum() else 0.0
-        if not unused[at] > self.unused or share < self.sustained:
+        if not unused[peak_row] > self.unused or share < self.sustained:
             return None
         return FragmentationEvidence(
-            device=each.device, unused=float(unused[at]), share=share, reserved=int(reserved[at]), fill=fill(each)
+            device=series.device,
+            unused_share=float(unused[peak_row]),
+            sustained_share=share,
+            reserved_bytes=int(reserved[peak_row]),
+            max_fill=fill(series),
         )
 
     def tell(self, job: JobEvidence[FragmentationEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].unused, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].unused_share, -item[0]))
         return self.finding(
             job,
-            f"{job.percent(worst.unused)} of the memory taken from the device holds no tensor at their peak",
-            evidence=f"On rank {rank}, {worst.device}, {sized(worst.reserved)} are taken then, at most "
-            f"{job.percent(worst.fill)} of its memory; for {job.percent(worst.share)} of the time that much is "
-            "unused.",
+            f"{job.percent(worst.unused_share)} of the memory taken from the device holds no tensor at their peak",
+            evidence=f"On rank {rank}, {worst.device}, {sized(worst.reserved_bytes)} are taken then, at most "
+            f"{job.percent(worst.max_fill)} of its memory; for {job.percent(worst.sustained_share)} of the time that "
+            "much is unused.",
             snippet=_EXPANDABLE,
             severity=Severity.LOW,
         )
@@ -156,13 +157,13 @@ class Fragmentation(Rule[FragmentationEvidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class GrowthEvidence(Evidence):
-    """What was seen on one rank: memory grows with every step."""
+    """A device on which tensors hold more after every step."""
 
     device: str
-    more: float
-    left: float
+    growth_bytes: float  # Per step.
+    steps_left: float  # Until its memory is full; nan where its size is unknown.
     owner: str
-    steps: int
+    num_steps: int
 
 
 @dataclass(frozen=True)
@@ -195,27 +196,30 @@ class Growth(Rule[GrowthEvidence]):
 
     def look(self, rank: Rank) -> GrowthEvidence | None:
         ends = rank.steps["end"].to_numpy()
-        for each in device_memory(rank) if len(ends) >= self.steps else ():
-            if not each.has_totals and each.capture[0] != each.capture[-1]:
+        for series in device_memory(rank) if len(ends) >= self.steps else ():
+            if not series.has_totals and series.capture[0] != series.capture[-1]:
                 continue  # Each capture begins anew.
-            levels = each.allocated[np.maximum(np.searchsorted(each.ts, ends, side="right") - 1, 0)]
-            more = growth(levels)
-            size = each.capacity if np.isfinite(each.capacity) else float(each.allocated.max())
-            if (np.diff(levels) > 0).all() and more > self.share * size:
-                owner = _survivors(rank, each, int(ends[0]), int(ends[-1]))
-                left = (size - levels[-1]) / more if np.isfinite(each.capacity) else np.nan
-                return GrowthEvidence(device=each.device, more=more, left=left, owner=owner, steps=len(ends))
+            levels = series.allocated[np.maximum(np.searchsorted(series.ts, ends, side="right") - 1, 0)]
+            growth_bytes, has_capacity = growth(levels), bool(np.isfinite(series.capacity))
+            size = series.capacity if has_capacity else float(series.allocated.max())
+            if (np.diff(levels) > 0).all() and growth_bytes > self.share * size:
+                return GrowthEvidence(
+                    device=series.device,
+                    growth_bytes=growth_bytes,
+                    steps_left=(size - levels[-1]) / growth_bytes if has_capacity else np.nan,
+                    owner=_survivors_owner(rank, series, int(ends[0]), int(ends[-1])),
+                    num_steps=len(ends),
+                )
         return None
 
     def tell(self, job: JobEvidence[GrowthEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].more, -item[0]))
-        worst = evidence
-        full = f" It is full after {worst.left:,.0f} more." if np.isfinite(worst.left) else ""
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].growth_bytes, -item[0]))
+        full = f" It is full after {worst.steps_left:,.0f} more." if np.isfinite(worst.steps_left) else ""
         owner = f" What was allocated and not freed is mostly `{worst.owner}`'s." if worst.owner else ""
         return self.finding(
             job,
-            f"{sized(worst.more)} more are held after every step",
-            evidence=f"On rank {rank}, {worst.device}, memory grew in each of {worst.steps} steps.{full}{owner}",
+            f"{sized(worst.growth_bytes)} more are held after every step",
+            evidence=f"On rank {rank}, {worst.device}, memory grew in each of {worst.num_steps} steps.{full}{owner}",
             cases=(job.purpose,),
             snippet="with torch.inference_mode():\n    out = model(batch)"
             if job.infers
@@ -224,30 +228,29 @@ class Growth(Rule[GrowthEvidence]):
         )
 
 
-def _survivors(rank: Rank, each: Series, begin: int, end: int) -> str:
+def _survivors_owner(rank: Rank, series: Series, begin: int, end: int) -> str:
     """The outermost operator that allocated most of what came between two stamps and is not freed; empty if unknown."""
-    inside = np.flatnonzero((each.ts >= begin) & (each.ts < end))
-    if not (each.address[inside] >= 0).any():
+    rows = np.flatnonzero((series.ts >= begin) & (series.ts < end))
+    if not (series.address[rows] >= 0).any():
         return ""
-    rows = inside[live_rows(each.address[inside], each.size[inside])]
-    owners = _by_owner(rank, each, rows)
+    owners = _by_owner(rank, series, rows[live_rows(series.address[rows], series.size[rows])])
     return str(owners.index[0]) if len(owners) and owners.index[0] != NO_OPERATOR else ""
 
 
-def _by_owner(rank: Rank, each: Series, rows: NDArray[Any]) -> pd.Series[Any]:
+def _by_owner(rank: Rank, series: Series, rows: NDArray[np.int64]) -> pd.Series[int]:
     """Bytes of allocations by the outermost operator around them, most first."""
-    frame = pd.DataFrame({"owner": outermost_operators(rank, each, rows), "bytes": each.size[rows]})
+    frame = pd.DataFrame({"owner": outermost_operators(rank, series, rows), "bytes": series.size[rows]})
     return frame.groupby("owner")["bytes"].sum().sort_values(ascending=False, kind="stable")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeakOwnerEvidence(Evidence):
-    """What was seen on one rank: one operator holds much of the peak."""
+    """The operator whose tensors hold most at the peak of the fullest device."""
 
     device: str
     owner: str
-    bytes: int
-    peak: int
+    owner_bytes: int
+    peak_bytes: int
 
 
 @dataclass(frozen=True)
@@ -279,27 +282,27 @@ class PeakOwner(Rule[PeakOwnerEvidence]):
     share: float = 0.3
 
     def look(self, rank: Rank) -> PeakOwnerEvidence | None:
-        each = fullest(rank)
-        if each is None or not fill(each) > self.full or not (each.address >= 0).any():
+        series = fullest(rank)
+        if series is None or not fill(series) > self.full or not (series.address >= 0).any():
             return None
-        allocated = np.where(each.within, each.allocated, -1)
-        at = int(allocated.argmax())
-        first = int(np.searchsorted(each.capture, each.capture[at]))
-        rows = first + live_rows(each.address[first : at + 1], each.size[first : at + 1])
-        owners = _by_owner(rank, each, rows)
+        peak_row = int(np.where(series.within, series.allocated, -1).argmax())
+        first = int(np.searchsorted(series.capture, series.capture[peak_row]))
+        rows = first + live_rows(series.address[first : peak_row + 1], series.size[first : peak_row + 1])
+        owners = _by_owner(rank, series, rows)
         owners = owners[owners.index != NO_OPERATOR]
-        peak = max(int(each.allocated[at]), 1)
+        peak = max(int(series.allocated[peak_row]), 1)
         if not len(owners) or owners.iloc[0] < self.share * peak:
             return None
-        return PeakOwnerEvidence(device=each.device, owner=str(owners.index[0]), bytes=int(owners.iloc[0]), peak=peak)
+        return PeakOwnerEvidence(
+            device=series.device, owner=str(owners.index[0]), owner_bytes=int(owners.iloc[0]), peak_bytes=peak
+        )
 
     def tell(self, job: JobEvidence[PeakOwnerEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].bytes, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].owner_bytes, -item[0]))
         return self.finding(
             job,
-            f"`{worst.owner}` holds {job.percent(worst.bytes / worst.peak)} of the memory at the peak",
-            evidence=f"On rank {rank}, {worst.device}: {sized(worst.bytes)} of {sized(worst.peak)}.",
+            f"`{worst.owner}` holds {job.percent(worst.owner_bytes / worst.peak_bytes)} of the memory at the peak",
+            evidence=f"On rank {rank}, {worst.device}: {sized(worst.owner_bytes)} of {sized(worst.peak_bytes)}.",
             cases=(job.purpose,),
             snippet="" if job.infers else _RECOMPUTE,
             severity=Severity.LOW,

@@ -1,4 +1,4 @@
-"""Rules about how memory is used: room that is left, what is allocated again and again, and peaks of a moment."""
+"""Rules about how memory is used: headroom for larger batches, repeated allocation, and momentary peaks."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _EMPTY = re.compile(r"^aten::empty(?:_like|_strided|_permuted)?$")
 
 
 def _steps(rank: Rank) -> Intervals:
+    """When steps run."""
     steps = rank.steps
     return intervals.union(steps["start"].to_numpy(), steps["end"].to_numpy())
 
@@ -41,28 +42,28 @@ def _in_steps(rank: Rank, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
     steps = _steps(rank)
     if not len(steps):
         return np.ones(len(stamps), np.bool_)
-    place = np.searchsorted(steps[:, 0], stamps, side="right") - 1
-    return np.asarray((place >= 0) & (stamps < steps[np.maximum(place, 0), 1]), np.bool_)
+    step_index = np.searchsorted(steps[:, 0], stamps, side="right") - 1
+    return np.asarray((step_index >= 0) & (stamps < steps[np.maximum(step_index, 0), 1]), np.bool_)
 
 
-def _lasting(rank: Rank, each: Series) -> NDArray[np.int64]:
+def _lasting(rank: Rank, series: Series) -> NDArray[np.int64]:
     """For how long of the steps the level after each row holds, ns; what comes before the first row is not known."""
-    is_last = np.append(np.diff(each.capture) != 0, [True])  # Of its capture.
-    until = np.where(is_last, each.ts, np.append(each.ts[1:], each.ts[-1:]))
+    is_last = np.append(np.diff(series.capture) != 0, [True])  # Of its capture.
+    until = np.where(is_last, series.ts, np.append(series.ts[1:], series.ts[-1:]))
     steps = _steps(rank)
-    return intervals.covered(steps, each.ts, until) if len(steps) else np.asarray(until - each.ts, np.int64)
+    return intervals.covered(steps, series.ts, until) if len(steps) else np.asarray(until - series.ts, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadroomEvidence(Evidence):
-    """What was seen on one rank: memory is left while kernels are small."""
+    """What is free of a device's memory, and what a larger batch would save."""
 
     device: str
-    peak: int
-    capacity: float
-    times: float
-    idle: float
-    saved: float
+    peak_bytes: int
+    capacity_bytes: float
+    batch_factor: float
+    dispatch_share: float  # Of the windows: idle time in which the host dispatches.
+    saved_ns: float  # Per step and device, for as many samples.
     trains: bool
 
 
@@ -98,49 +99,45 @@ class Headroom(Rule[HeadroomEvidence]):
     most: float = 8.0
 
     def look(self, rank: Rank) -> HeadroomEvidence | None:
-        each = fullest(rank)
-        if each is None or context_of(rank).found.isdisjoint(_SMALL):
+        series = fullest(rank)
+        if series is None or context_of(rank).found.isdisjoint(_SMALL):
             return None
-        peak = int(each.allocated[each.within].max())
-        if not 0 < peak < self.share * each.capacity:
+        peak = int(series.allocated[series.within].max())
+        if not 0 < peak < self.share * series.capacity:
             return None
-        times = min(self.most, self.filled * each.capacity / peak)
-        idle = rank.idle_by(*_DISPATCH)
-        saved = total(idle) * (1 - 1 / times)
+        factor = min(self.most, self.filled * series.capacity / peak)
+        dispatch = rank.idle_by(*_DISPATCH)
+        saved = total(dispatch) * (1 - 1 / factor)
         if saved < WORTH * rank.whole:
             return None
         return HeadroomEvidence(
-            spans=rank.spans(idle),
-            device=each.device,
-            peak=peak,
-            capacity=each.capacity,
-            times=times,
-            idle=rank.share(idle),
-            saved=saved / per(rank),
+            spans=rank.spans(dispatch),
+            device=series.device,
+            peak_bytes=peak,
+            capacity_bytes=series.capacity,
+            batch_factor=factor,
+            dispatch_share=rank.share(dispatch),
+            saved_ns=saved / per(rank),
             trains=trains(rank),
         )
 
     def tell(self, job: JobEvidence[HeadroomEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].saved, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].saved_ns, -item[0]))
+        peak, capacity, factor = worst.peak_bytes, worst.capacity_bytes, f"{worst.batch_factor:.2g}"
         return self.finding(
             job,
-            f"Only {job.percent(worst.peak / worst.capacity)} of the memory is used: a batch {worst.times:.2g} times "
-            f"as "
-            "large fits",
-            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak)} of {sized(worst.capacity)} "
-            f"at the peak, while kernels are small and the device is idle for {job.percent(worst.idle)} of "
-            f"{job.window} because the host dispatches. With the larger batch that is {job.time(worst.saved)} less "
+            f"Only {job.percent(peak / capacity)} of the memory is used: a batch {factor} times as large fits",
+            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(peak)} of {sized(capacity)} "
+            f"at the peak, while kernels are small and the device is idle for {job.percent(worst.dispatch_share)} of "
+            f"{job.window} because the host dispatches. With the larger batch that is {job.time(worst.saved_ns)} less "
             f"{job.per_step}, for as many samples as today: no further saving where findings about the host count that "
             "time.",
-            values={"times": f"{worst.times:.2g}"},
+            values={"times": factor},
             cases=("training" if worst.trains else "inference",),
             assumption="Dispatch takes as long for a larger batch.",
-            snippet=f"loader = DataLoader(dataset, batch_size=int({worst.times:.2g} * batch_size))"
-            if worst.trains
-            else "",
-            severity=Severity.MEDIUM if job.step_ns and worst.saved >= MEDIUM * job.step_ns else Severity.LOW,
-            spans=evidence.spans,
+            snippet=f"loader = DataLoader(dataset, batch_size=int({factor} * batch_size))" if worst.trains else "",
+            severity=Severity.MEDIUM if job.step_ns and worst.saved_ns >= MEDIUM * job.step_ns else Severity.LOW,
+            spans=worst.spans,
         )
 
 
@@ -199,14 +196,14 @@ class Churn(Rule[ChurnEvidence]):
         return ChurnEvidence(claim=claim, spans=rank.spans(claim), turnover=largest)
 
     @staticmethod
-    def _turnover(rank: Rank, each: Series) -> Turnover | None:
+    def _turnover(rank: Rank, series: Series) -> Turnover | None:
         """What is allocated on a device per step, against the peak."""
-        turnover = each.size[(each.size > 0) & each.within & _in_steps(rank, each.ts)]
-        peak = int(each.allocated[each.within].max())
+        sizes = series.size[(series.size > 0) & series.within & _in_steps(rank, series.ts)]
+        peak = int(series.allocated[series.within].max())
         if peak <= 0:
             return None
-        turned = int(turnover.sum()) / rank.num_steps
-        return Turnover(each.device, len(turnover) / rank.num_steps, turned, peak, turned / peak)
+        allocated = int(sizes.sum()) / rank.num_steps
+        return Turnover(series.device, len(sizes) / rank.num_steps, allocated, peak, allocated / peak)
 
     def tell(self, job: JobEvidence[ChurnEvidence]) -> Finding:
         turnover = job.worst.turnover
@@ -224,14 +221,14 @@ class Churn(Rule[ChurnEvidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class SpikeEvidence(Evidence):
-    """What was seen on one rank: memory peaks for a moment."""
+    """The fullest device: its peak, how long that lasts, and what is held else."""
 
     device: str
-    peak: int
-    usual: int
+    peak_bytes: int
+    usual_bytes: int
     owner: str
-    share: float
-    fill: float
+    high_share: float  # Of the time: how long more than `usual_bytes` is held.
+    max_fill: float
 
 
 @dataclass(frozen=True)
@@ -261,35 +258,35 @@ class Spike(Rule[SpikeEvidence]):
     full: float = 0.5
 
     def look(self, rank: Rank) -> SpikeEvidence | None:
-        each = fullest(rank)
-        if each is None or not fill(each) > self.full:
+        series = fullest(rank)
+        if series is None or not fill(series) > self.full:
             return None
-        allocated = np.where(each.within & _in_steps(rank, each.ts), each.allocated, -1)
-        at, lasting = int(allocated.argmax()), _lasting(rank, each)
-        peak, whole = int(allocated[at]), int(lasting.sum())
-        high = each.allocated > (1 - self.above) * peak
-        if peak <= 0 or not whole or lasting[high].sum() >= self.moment * whole:
+        allocated = np.where(series.within & _in_steps(rank, series.ts), series.allocated, -1)
+        peak_row, lasting = int(allocated.argmax()), _lasting(rank, series)
+        peak, recorded_ns = int(allocated[peak_row]), int(lasting.sum())
+        is_high = series.allocated > (1 - self.above) * peak
+        high_ns = int(lasting[is_high].sum())
+        if peak <= 0 or not recorded_ns or high_ns >= self.moment * recorded_ns:
             return None
-        usual = int(each.allocated[~high & (lasting > 0)].max())
-        owner = str(outermost_operators(rank, each, np.array([at]))[0])
+        owner = str(outermost_operators(rank, series, np.array([peak_row]))[0])
         return SpikeEvidence(
-            device=each.device,
-            peak=peak,
-            usual=usual,
+            device=series.device,
+            peak_bytes=peak,
+            usual_bytes=int(series.allocated[~is_high & (lasting > 0)].max()),
             owner=owner if owner != NO_OPERATOR else "",
-            share=int(lasting[high].sum()) / whole,
-            fill=fill(each),
+            high_share=high_ns / recorded_ns,
+            max_fill=fill(series),
         )
 
     def tell(self, job: JobEvidence[SpikeEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].fill, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].max_fill, -item[0]))
+        peak, usual = sized(worst.peak_bytes), sized(worst.usual_bytes)
         owner = f" The last allocation before it is in `{worst.owner}`." if worst.owner else ""
         return self.finding(
             job,
-            f"Memory peaks at {sized(worst.peak)} for a moment; nearly all the time it is {sized(worst.usual)} at most",
-            evidence=f"On rank {rank}, {worst.device}, more is held for {job.percent(worst.share)} of the time only, "
-            f"and the allocator has taken {job.percent(worst.fill)} of the memory for it.{owner}",
+            f"Memory peaks at {peak} for a moment; nearly all the time it is {usual} at most",
+            evidence=f"On rank {rank}, {worst.device}, more is held for {job.percent(worst.high_share)} of the time "
+            f"only, and the allocator has taken {job.percent(worst.max_fill)} of the memory for it.{owner}",
             values={"what": "logits"} if job.infers else None,
             snippet="" if job.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
             severity=Severity.LOW,
