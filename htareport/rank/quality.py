@@ -16,30 +16,30 @@ Row: TypeAlias = dict[str, Any]
 
 def of_file(name: str, file: Capture) -> dict[str, list[Row]]:
     """Rows of the tables about one file."""
-    slips, aside, kept = sorted(file.slips.items()), sorted(file.set_aside.items()), file.salvaged
-    told = {"file": name, "host": file.host, "events": 0, "repairs": sum(slip.count for _, slip in slips)}
-    share = kept.kept_bytes / kept.all_bytes if kept else 1.0
+    slips, set_aside, salvaged = sorted(file.slips.items()), sorted(file.set_aside.items()), file.salvaged
+    row = {"file": name, "host": file.host, "events": 0, "repairs": sum(slip.count for _, slip in slips)}
+    share = salvaged.kept_bytes / salvaged.all_bytes if salvaged else 1.0
     rows: dict[str, list[Row]] = {
-        "files": [told | {"set_aside": sum(count for _, count in aside), "kept": share}],
+        "files": [row | {"set_aside": sum(count for _, count in set_aside), "kept": share}],
         "repairs": [
             {"file": name, "what": what, "count": slip.count, "line": slip.line, "byte": slip.byte}
             for what, slip in slips
         ],
         "set_aside": [
-            {"file": name, "where": where, "reason": reason, "count": count} for (where, reason), count in aside
+            {"file": name, "where": where, "reason": reason, "count": count} for (where, reason), count in set_aside
         ],
     }
-    if kept:
-        sizes = {"events": kept.events, "kept_bytes": kept.kept_bytes, "all_bytes": kept.all_bytes}
-        rows["salvaged"] = [{"file": name, **sizes, "reason": kept.reason}]
+    if salvaged:
+        sizes = {"events": salvaged.events, "kept_bytes": salvaged.kept_bytes, "all_bytes": salvaged.all_bytes}
+        rows["salvaged"] = [{"file": name, **sizes, "reason": salvaged.reason}]
     return rows
 
 
 def names(trace: Rank) -> list[str]:
     """Names of the files, numbered where several folders have the same."""
-    seen = Counter(file.name for file in trace.captures)
-    numbered = enumerate((file.name for file in trace.captures), 1)
-    return [f"{name} ({number})" if seen[name] > 1 else name for number, name in numbered]
+    names = [file.name for file in trace.captures]
+    counts = Counter(names)
+    return [f"{name} ({number})" if counts[name] > 1 else name for number, name in enumerate(names, 1)]
 
 
 def events(trace: Rank) -> list[int]:
@@ -54,9 +54,9 @@ def overlaps(trace: Rank) -> Iterator[Row]:
     """Streams on which device events overlap."""
     for (device, stream), lane in trace.device_events.groupby(["device", "stream"], sort=False):
         count = longest = 0
-        for _, part in lane.groupby("capture"):
-            ends = part["end"].to_numpy()
-            shared = np.minimum(np.maximum.accumulate(ends)[:-1], ends[1:]) - part["ts"].to_numpy()[1:]
+        for _, events_of_capture in lane.groupby("capture"):
+            ends, starts = (events_of_capture[name].to_numpy() for name in ("end", "ts"))
+            shared = np.minimum(np.maximum.accumulate(ends)[:-1], ends[1:]) - starts[1:]
             count += int((shared > 0).sum())
             longest = max(longest, int(shared.max(initial=0)))
         if count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,19 +18,19 @@ from htareport.rules.engine.base import Family, Rule, least_of, severity_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.wording import listed
 
-_EDGES = 0.1  # Of the idle time: what is worth saying of the part whose cause is not known.
+_MIN_EDGES_SHARE = 0.1  # Of the idle time: from where idle time at the edges of the recording is named.
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostBoundEvidence(Evidence):
     """Idle time in which the host has not launched what comes next."""
 
-    idle: float  # Share of the windows.
-    late: float  # Share of the idle time.
+    idle_share: float  # Of the windows.
+    late_share: float  # Of the idle time.
     names: list[tuple[str, int]]  # Host rows that fill it, with ns in all steps.
-    edges: float  # Share of the idle time before the first event and after the last.
-    nothing: int  # ns in which no host row is recorded.
-    graphs: bool  # Whether most of it is before launches of graphs.
+    edges_share: float  # Of the idle time: before the first event and after the last.
+    unrecorded_ns: int  # In which no host row is recorded, in all steps.
+    is_before_graphs: bool  # Whether most of it is before launches of graphs.
     windows: int
     frame: str  # The function of the user in the middle of the longest gap.
 
@@ -72,44 +73,46 @@ class HostBound(Rule[HostBoundEvidence]):
         return HostBoundEvidence(
             claim=claim,
             spans=spans,
-            idle=idle,
-            late=share / idle,
+            idle_share=idle,
+            late_share=share / idle,
             names=rank.idle_names(*ON_HOST),
-            edges=1 - total(rank.idle_by(*Cause)) / max(total(rank.idle), 1),
-            nothing=total(rank.idle_by(Cause.NOTHING)),
-            graphs=2 * total(common(claim, in_front(rank, rank.launches["graph"].to_numpy()))) > total(claim),
+            edges_share=1 - total(rank.idle_by(*Cause)) / max(total(rank.idle), 1),
+            unrecorded_ns=total(rank.idle_by(Cause.NOTHING)),
+            is_before_graphs=2 * total(common(claim, in_front(rank, rank.launches["graph"].to_numpy()))) > total(claim),
             windows=per(rank),
             frame=frame_in(rank, spans),
         )
 
     def tell(self, job: JobEvidence[HostBoundEvidence]) -> Finding:
         worst = job.worst
-        runs = [f"runs {listed(worst.names, job, worst.windows)}"] if worst.names else []
-        python = list[str]()
-        if worst.nothing > 0.1 * job.max_saving_ns * worst.windows:
-            runs.append(f"does something that is not recorded for {job.time(worst.nothing / worst.windows)}")
-            python.append("not recorded")
-        more = "graphs" if worst.graphs else job.purpose
-        where = f" The longest gap is in `{worst.frame}`." if worst.frame else ""
-        edges = f", and {job.percent(worst.edges)} of it lies before the first or behind the last recorded GPU event"
-        edges = edges if worst.edges > _EDGES else ""
+        host_work = [f"runs {listed(worst.names, job, worst.windows)}"] if worst.names else []
+        cases = ["graphs" if worst.is_before_graphs else job.purpose]
+        if worst.unrecorded_ns > 0.1 * job.max_saving_ns * worst.windows:
+            host_work.append(f"does something that is not recorded for {job.time(worst.unrecorded_ns / worst.windows)}")
+            cases.append("not recorded")
+        frame = f" The longest gap is in `{worst.frame}`." if worst.frame else ""
+        edges = (
+            f", and {job.percent(worst.edges_share)} of it lies before the first or behind the last recorded GPU event"
+        )
+        edges = edges if worst.edges_share > _MIN_EDGES_SHARE else ""
         return self.finding(
             job,
             f"The GPU waits for the host in {job.percent(job.saving_share)} of {job.window}",
-            evidence=f"It is idle for {job.percent(worst.idle)} of {job.window}; in {job.percent(worst.late)} of that "
-            f"time the next launch comes late{edges}. Meanwhile the host {' and '.join(runs)} {job.per_step}.{where}",
-            cases=(more, *python),
+            evidence=f"It is idle for {job.percent(worst.idle_share)} of {job.window}; in "
+            f"{job.percent(worst.late_share)} of that time the next launch comes late{edges}. Meanwhile the host "
+            f"{' and '.join(host_work)} {job.per_step}.{frame}",
+            cases=cases,
             assumption="All of the host's delay goes away; half of it is the lower estimate.",
-            snippet="" if worst.graphs else 'model = torch.compile(model, mode="reduce-overhead")',
+            snippet="" if worst.is_before_graphs else 'model = torch.compile(model, mode="reduce-overhead")',
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BetweenStepsEvidence(Evidence):
-    """What was seen on one rank: the device is idle between steps."""
+    """Gaps between the work of one step and of the next."""
 
-    borders: int
-    frame: str
+    num_borders: int
+    frame: str  # The function of the user in the middle of the longest gap.
 
 
 @dataclass(frozen=True)
@@ -142,23 +145,21 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
     def look(self, rank: Rank) -> BetweenStepsEvidence | None:
         borders = {lane: _borders(rank, lane, round(1000 * self.free)) for lane in rank.lanes}
         claim = minus(common(borders, late(rank)), rank.idle_by(Cause.LOADING))
-        number = sum(map(len, borders.values()))
-        each = [intervals.covered(mine, borders[lane][:, 0], borders[lane][:, 1]) for lane, mine in claim.items()]
+        waits = [intervals.covered(gaps, borders[lane][:, 0], borders[lane][:, 1]) for lane, gaps in claim.items()]
         step = rank.whole / per(rank)
-        if not each or np.median(np.concatenate(each)) < self.least * step or rank.share(claim) < self.least:
+        if not waits or np.median(np.concatenate(waits)) < self.least * step or rank.share(claim) < self.least:
             return None
-        spans = rank.spans(claim, name="between steps")
-        return BetweenStepsEvidence(claim=claim, spans=spans, borders=number, frame=frame_in(rank, spans))
+        spans, num_borders = rank.spans(claim, name="between steps"), sum(map(len, borders.values()))
+        return BetweenStepsEvidence(claim=claim, spans=spans, num_borders=num_borders, frame=frame_in(rank, spans))
 
     def tell(self, job: JobEvidence[BetweenStepsEvidence]) -> Finding:
         worst = job.worst
-        where = f", in `{worst.frame}` at the longest" if worst.frame else ""
+        frame = f", in `{worst.frame}` at the longest" if worst.frame else ""
         return self.finding(
             job,
             f"The GPU is idle for {job.max_saving} per step between steps",
-            evidence=f"At {worst.borders} borders between steps the device has run all of the last step's work, and "
-            f"the "
-            f"host has not yet launched any of the next one's{where}. The data loader is not counted.",
+            evidence=f"At {worst.num_borders} borders between steps the device has run all of the last step's work, "
+            f"and the host has not yet launched any of the next one's{frame}. The data loader is not counted.",
             cases=(job.purpose,),
             assumption="A step begins 1 ms behind the last one's end.",
             snippet="" if job.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
@@ -171,16 +172,16 @@ def _borders(rank: Rank, lane: Lane, free: int) -> intervals.Intervals:
     numbers = steps["number"].to_numpy()[(steps["capture"] == lane[1]).to_numpy()]
     by_step = rank.events_by_lane[lane].groupby("step")
     end, start = (by_step[name].agg(how).reindex(numbers) for name, how in (("end", "max"), ("ts", "min")))
-    known = (end.notna().to_numpy()[:-1] & start.notna().to_numpy()[1:]) & (np.diff(numbers) == 1)
-    begin, stop = end.to_numpy()[:-1][known].astype(np.int64) + free, start.to_numpy()[1:][known].astype(np.int64)
-    return intervals.union(begin, stop)
+    has_both = (end.notna().to_numpy()[:-1] & start.notna().to_numpy()[1:]) & (np.diff(numbers) == 1)
+    begin, stop = (stamps[has_both].astype(np.int64) for stamps in (end.to_numpy()[:-1], start.to_numpy()[1:]))
+    return intervals.union(begin + free, stop)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkQueuedEvidence(Evidence):
-    """What was seen on one rank: the device is idle although work is queued."""
+    """Idle time in front of work that was launched in time."""
 
-    busy_names: list[tuple[str, int]]
+    late_events: list[tuple[str, int]]  # Names of that work, with ns of idle time in all steps.
     windows: int
 
 
@@ -213,9 +214,8 @@ class WorkQueued(Rule[WorkQueuedEvidence]):
         claim = rank.idle_by(Cause.WAITING)
         if rank.share(claim) < self.least:
             return None
-        return WorkQueuedEvidence(
-            claim=claim, spans=rank.spans(claim), busy_names=_behind(rank, claim), windows=per(rank)
-        )
+        events = _events_after(rank, claim)
+        return WorkQueuedEvidence(claim=claim, spans=rank.spans(claim), late_events=events, windows=per(rank))
 
     def tell(self, job: JobEvidence[WorkQueuedEvidence]) -> Finding:
         worst = job.worst
@@ -224,20 +224,20 @@ class WorkQueued(Rule[WorkQueuedEvidence]):
             f"The GPU is idle for {job.max_saving} {job.per_step} although its work is queued",
             severity=least_of(severity_of(job.saving_share), Severity.MEDIUM),
             evidence="The work behind these gaps was launched before the device ran empty, so the host does not hold "
-            f"it up: {listed(worst.busy_names, job, worst.windows)} {job.per_step}.",
+            f"it up: {listed(worst.late_events, job, worst.windows)} {job.per_step}.",
             assumption="What it waits for can go; the lower estimate is that it cannot.",
             snippet="experimental_config=torch.profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
         )
 
 
-def _behind(rank: Rank, gaps: Sets, most: int = 3) -> list[tuple[str, int]]:
-    """Names of the device events behind gaps, those of the longest gaps first, with the time of the gaps."""
-    sums = dict[str, int]()
-    for lane, mine in gaps.items():
+def _events_after(rank: Rank, gaps: Sets) -> list[tuple[str, int]]:
+    """Names of the device events after gaps with the time of these gaps: the three with most."""
+    idle_ns = Counter[str]()
+    for lane, lane_gaps in gaps.items():
         events = rank.events_by_lane[lane]
-        place = np.searchsorted(events["ts"].to_numpy(), mine[:, 1])
-        there = place < len(events)
-        names = events["name"].astype(object).to_numpy()[place[there]].tolist()
-        for name, length in zip(names, (mine[there, 1] - mine[there, 0]).tolist(), strict=True):
-            sums[name] = sums.get(name, 0) + length
-    return sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:most]
+        row = np.searchsorted(events["ts"].to_numpy(), lane_gaps[:, 1])
+        has_event = row < len(events)
+        names = events["name"].astype(object).to_numpy()[row[has_event]].tolist()
+        for name, length in zip(names, (lane_gaps[:, 1] - lane_gaps[:, 0])[has_event].tolist(), strict=True):
+            idle_ns[name] += length
+    return sorted(idle_ns.items(), key=lambda item: (-item[1], item[0]))[:3]

@@ -20,7 +20,7 @@ class LoadingEvidence(Evidence):
     """Idle time while the data loader runs."""
 
     names: list[tuple[str, int]]  # Host rows that fill it, with ns in all steps.
-    workers: bool  # Whether worker processes load.
+    has_workers: bool  # Whether worker processes load.
     windows: int
 
 
@@ -43,15 +43,15 @@ class _Loading(Rule[LoadingEvidence]):
         if self.single != any("_SingleProcess" in name for name, _ in names):
             return None
         spans = rank.spans(claim, name=names[0][0] if names else "")
-        workers = any("_MultiProcessing" in name for name, _ in names)
-        return LoadingEvidence(claim=claim, spans=spans, names=names, workers=workers, windows=per(rank))
+        has_workers = any("_MultiProcessing" in name for name, _ in names)
+        return LoadingEvidence(claim=claim, spans=spans, names=names, has_workers=has_workers, windows=per(rank))
 
-    def loading_finding(self, job: JobEvidence[LoadingEvidence], where: str, snippet: str) -> Finding:
-        """The finding of both."""
+    def loading_finding(self, job: JobEvidence[LoadingEvidence], clause: str, snippet: str) -> Finding:
+        """The finding of both rules: `clause` says how the loader works, as the end of the title."""
         worst = job.worst
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step} for the data loader{where}",
+            f"The GPU waits {job.max_saving} {job.per_step} for the data loader{clause}",
             evidence=f"While the device is idle the host runs {listed(worst.names, job, worst.windows)} "
             f"{job.per_step}.",
             assumption="Loading is hidden behind the device's work altogether.",
@@ -83,7 +83,7 @@ class InputStall(_Loading):
     def tell(self, job: JobEvidence[LoadingEvidence]) -> Finding:
         return self.loading_finding(
             job,
-            ", whose workers are too slow" if job.worst.workers else "",
+            ", whose workers are too slow" if job.worst.has_workers else "",
             "DataLoader(dataset, batch_size, num_workers=16, prefetch_factor=4, persistent_workers=True)",
         )
 

@@ -17,19 +17,19 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _SECTION = "launch_stats"
-_KEPT_NS = 1_000  # Per kernel: what is left of its gap.
+_MIN_GAP_NS = 1_000  # Per kernel: what is left of its gap.
 _REPLAY_NS = 10_000  # Per step: what a replay takes of the host.
 _GRAPHED = 'model = torch.compile(model, mode="reduce-overhead")  # Or torch.cuda.make_graphed_callables.'
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchBoundEvidence(Evidence):
-    """What was seen on one rank: small kernels are launched one by one."""
+    """Small kernels that the device waits for, and whether a CUDA graph could replay the step."""
 
-    small: int
-    events: int
-    proven: bool
-    graph: str
+    num_small: int
+    num_events: int
+    is_replayable: bool
+    graph: str  # A sentence.
     windows: int
 
 
@@ -63,65 +63,63 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
     least: float = 0.05
 
     def look(self, rank: Rank) -> LaunchBoundEvidence | None:
-        claim, small = self.gaps(rank)
+        claim, num_small = self.gaps(rank)
         if rank.share(claim) < self.least:
             return None
         repeats = repeats_of(rank)
-        if proven := repeats.is_proven(GraphCandidate().equal):
+        if is_replayable := repeats.is_proven(GraphCandidate().equal):
             claim = joined(claim, replayable(rank, repeats))
         return LaunchBoundEvidence(
             claim=claim,
             spans=rank.spans(claim),
-            small=small,
-            events=sum(map(len, rank.events_by_lane.values())),
-            proven=proven,
+            num_small=num_small,
+            num_events=sum(map(len, rank.events_by_lane.values())),
+            is_replayable=is_replayable,
             graph=_candidate(repeats),
             windows=per(rank),
         )
 
     def gaps(self, rank: Rank) -> tuple[Sets, int]:
         """What of gaps in front of short kernels the host could save, and how many such kernels there are."""
-        dispatch, gaps, small = rank.idle_by(*DISPATCH), Sets(), 0
+        dispatch, savable, num_small = rank.idle_by(*DISPATCH), Sets(), 0
         for lane in rank.lanes:
             events = rank.events_by_lane[lane]
             starts = events["ts"].to_numpy()
             is_short = ((events["kind"] == "compute") & (events["dur"] < 1000 * self.short)).to_numpy()
             is_short = is_short & ~graphed(rank, events["launch"].to_numpy())
             idle = rank.idle.get(lane, intervals.EMPTY)
-            place = np.searchsorted(starts, idle[:, 1])
-            at = np.minimum(place, len(starts) - 1)
-            before = (place < len(starts)) & (starts[at] == idle[:, 1]) & is_short[at]
-            chosen = idle[before]
-            room = chosen[:, 1] - chosen[:, 0] - _KEPT_NS
-            room[chosen[:, 1] - chosen[:, 0] > 1000 * self.longest] = 0
-            gaps[lane] = np.column_stack((chosen[:, 0], chosen[:, 0] + room))[room > 0]
-            small += int(is_short.sum())
-        return common(gaps, dispatch), small
+            row = np.searchsorted(starts, idle[:, 1])
+            last = np.minimum(row, len(starts) - 1)
+            gaps = idle[(row < len(starts)) & (starts[last] == idle[:, 1]) & is_short[last]]
+            length = gaps[:, 1] - gaps[:, 0]
+            saving = np.where(length > 1000 * self.longest, 0, length - _MIN_GAP_NS)
+            savable[lane] = np.column_stack((gaps[:, 0], gaps[:, 0] + saving))[saving > 0]
+            num_small += int(is_short.sum())
+        return common(savable, dispatch), num_small
 
     def tell(self, job: JobEvidence[LaunchBoundEvidence]) -> Finding:
         worst = job.worst
-        what = "that a CUDA graph could replay" if worst.proven else f"of kernels under {self.short:g} µs"
+        launches = "that a CUDA graph could replay" if worst.is_replayable else f"of kernels under {self.short:g} µs"
         return self.finding(
             job,
-            f"The GPU waits {job.max_saving} {job.per_step} for launches {what}",
-            evidence=f"{worst.small / worst.windows:,.0f} of {worst.events / worst.windows:,.0f} device events "
-            f"{job.per_step} are "
-            f"kernels under {self.short:g} µs, and the device is idle before them while the host dispatches. "
-            f"{worst.graph}".strip(),
+            f"The GPU waits {job.max_saving} {job.per_step} for launches {launches}",
+            evidence=f"{worst.num_small / worst.windows:,.0f} of {worst.num_events / worst.windows:,.0f} device events "
+            f"{job.per_step} are kernels under {self.short:g} µs, and the device is idle before them while the host "
+            f"dispatches. {worst.graph}".strip(),
             values={"optimizer": ""} if job.infers else None,
             assumption="One launch starts them all; 10 µs per step are kept."
-            if worst.proven
+            if worst.is_replayable
             else "One launch starts them all; each keeps 1 µs.",
             snippet=_GRAPHED,
-            confidence="high" if worst.proven else "medium",
+            confidence="high" if worst.is_replayable else "medium",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphCandidateEvidence(Evidence):
-    """What was seen on one rank: a CUDA graph could replay the step."""
+    """How many steps launch the same work."""
 
-    graph: str
+    graph: str  # A sentence.
 
 
 @dataclass(frozen=True)
@@ -177,10 +175,10 @@ def replayable(rank: Rank, repeats: Repeats) -> Sets:
 
     Before what a graph replays already, the device waits for one launch, which another graph would not spare.
     """
-    inside = repeats.region + np.array([_REPLAY_NS, 0])
-    inside = inside[inside[:, 1] > inside[:, 0]]
-    single = minus(rank.idle_by(*DISPATCH), in_front(rank, rank.launches["graph"].to_numpy()))
-    return common(single, dict.fromkeys(rank.lanes, inside))
+    region = repeats.region + np.array([_REPLAY_NS, 0])
+    region = region[region[:, 1] > region[:, 0]]
+    dispatch = minus(rank.idle_by(*DISPATCH), in_front(rank, rank.launches["graph"].to_numpy()))
+    return common(dispatch, dict.fromkeys(rank.lanes, region))
 
 
 def _candidate(repeats: Repeats) -> str:
