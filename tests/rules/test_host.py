@@ -23,7 +23,7 @@ def test_the_host_launches_late(findings):
     finding = told["H1"]
     assert (finding.saving_ns, finding.low_ns, finding.severity) == (495_000, 247_500, "high")
     assert "idle for 80.0\u202f% of the step; in 61.9\u202f% of that" in finding.evidence
-    assert ", and 37.5\u202f% of it lies before the first or behind the last recorded GPU event. " in finding.evidence
+    assert ", and 37.5\u202f% of it lies before the first or after the last recorded GPU event. " in finding.evidence
     assert "`aten::mm` 100\u202fµs" in finding.evidence
     assert "not recorded for 390\u202fµs per step" in finding.evidence
     assert [(span.start, span.end, span.step) for span in finding.spans] == [(100_000, 595_000, 1)]

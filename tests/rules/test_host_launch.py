@@ -70,7 +70,7 @@ def test_small_kernels_in_equal_steps_are_one_finding(findings):
 def test_a_wait_stands_in_the_way(findings):
     assert findings([GraphCandidate()], steps(15, blocked=True)) == {}
     told = findings(RULES, steps(5, blocked=True))["H2"]
-    assert "In the way of a capture: `aten::item` 1× per step" in told.evidence
+    assert "Prevents CUDA graph capture: `aten::item` 1× per step" in told.evidence
     assert told.confidence == "medium"
 
 

@@ -92,7 +92,7 @@ class HostBound(Rule[HostBoundEvidence]):
             cases.append("not recorded")
         frame = f" The longest gap is in `{worst.frame}`." if worst.frame else ""
         edges = (
-            f", and {job.percent(worst.edges_share)} of it lies before the first or behind the last recorded GPU event"
+            f", and {job.percent(worst.edges_share)} of it lies before the first or after the last recorded GPU event"
         )
         edges = edges if worst.edges_share > _MIN_EDGES_SHARE else ""
         return self.finding(
@@ -127,8 +127,8 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
     Those gaps but for the data loader, and for the first `free` µs of each, which a step may well take to begin.
 
     ## What to do
-    - **training**: Do logging, metrics, checkpoints and the like every n steps, or in a thread; keep values on the
-      device until they are printed.
+    - **training**: Do logging, metrics and checkpoints every n steps, or in a thread. Keep values on the device until
+      they are printed.
     - **inference**: Prepare the next input, and use the last output, in a thread while the device works.
 
     ## How to verify
@@ -161,7 +161,7 @@ class BetweenSteps(Rule[BetweenStepsEvidence]):
             evidence=f"At {worst.num_borders} borders between steps the device has run all of the last step's work, "
             f"and the host has not yet launched any of the next one's{frame}. The data loader is not counted.",
             cases=(job.purpose,),
-            assumption="A step begins 1 ms behind the last one's end.",
+            assumption="A step begins 1 ms after the last one's end.",
             snippet="" if job.infers else "if step % 50 == 0:\n    log(loss.item())  # Not in every step.",
         )
 
@@ -198,7 +198,7 @@ class WorkQueued(Rule[WorkQueuedEvidence]):
 
     ## What to do
     Find what that work waits for: an event of another stream, a copy, another rank, another process on the device.
-    Record waits between streams; where there are none, the trace may lack work.
+    Record waits between streams. Where there are none, the trace may lack work.
 
     ## How to verify
     *Wait on the device* is gone from *Idle time by what the host did*.

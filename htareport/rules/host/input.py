@@ -71,8 +71,8 @@ class InputStall(_Loading):
     The idle time that the loader fills.
 
     ## What to do
-    More workers (at most as many as cores per rank) or more ahead (`prefetch_factor`); profile the dataset's
-    `__getitem__`; decode on the GPU or beforehand.
+    Use more workers (at most as many as cores per rank), or load more batches ahead (`prefetch_factor`). Profile the
+    dataset's `__getitem__`. Decode on the GPU, or once before the run.
 
     ## How to verify
     *Data loading* is gone from *Idle time by what the host did*.

@@ -51,7 +51,7 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
     (`fused=True`), }larger batches.
 
     ## How to verify
-    Fewer launches per step; idle time of operators and launch calls goes down.
+    The step has fewer launches. Idle time of operators and launch calls goes down.
     """
 
     code, title, family, section = "H2", "Small kernels are launched one by one", Family.HOST, _SECTION
@@ -128,20 +128,19 @@ class GraphCandidate(Rule[GraphCandidateEvidence]):
 
     ## When it speaks
     At least `equal` of the steps, three or more, launch the same kernels on the same streams in the same order, nothing
-    between their first and last launch stands in the way of a capture (no synchronisation, no allocation from the
+    between their first and last launch prevents CUDA graph capture (no synchronisation, no allocation from the
     driver), and the host is late there for at least `least` of the step. What graphs replay already, and the idle time
     before it, does not count. Where H2 speaks, it is said there.
 
     ## What it could save
-    The idle time from the first launch to the last work of a step in which the host dispatches and launches, but for
+    The idle time from the first launch to the last work of a step in which the host dispatches and launches, except
     10 µs per step.
 
     ## What to do
-    Capture the step, or the model, in a CUDA graph: shapes must stay the same, and inputs are copied into fixed
-    buffers.
+    Capture the step, or the model, in a CUDA graph. Keep shapes the same, and copy inputs into fixed buffers.
 
     ## How to verify
-    A few graph launches per step instead of one launch per kernel.
+    The step has a few graph launches instead of one launch per kernel.
     """
 
     code, title, family, section = "H3", "A CUDA graph could replay the step", Family.HOST, _SECTION
@@ -185,13 +184,13 @@ def _candidate(repeats: Repeats) -> str:
     """Whether a CUDA graph could replay the step, as far as the trace shows."""
     if not repeats.steps:
         return ""
-    barred = f" In the way of a capture: {times(repeats.blockers[:3], repeats.steps)} per step."
-    barred = barred if repeats.blockers else ""
+    blockers = f" Prevents CUDA graph capture: {times(repeats.blockers[:3], repeats.steps)} per step."
+    blockers = blockers if repeats.blockers else ""
     if repeats.steps == 1:
-        return f"A CUDA graph could replay the step if steps repeat, which one step cannot show.{barred}"
+        return f"A CUDA graph could replay the step if steps repeat, which one step cannot show.{blockers}"
     if repeats.equal < GraphCandidate().equal * repeats.steps:
-        return f"Steps differ: {repeats.equal} of {repeats.steps} launch the same.{barred}"
+        return f"Steps differ: {repeats.equal} of {repeats.steps} launch the same.{blockers}"
     return (
         f"{repeats.equal} of {repeats.steps} steps launch the same {repeats.events:,.0f} kernels and copies in the "
-        f"same order: a CUDA graph could replay them.{barred}"
+        f"same order: a CUDA graph could replay them.{blockers}"
     )

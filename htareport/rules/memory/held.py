@@ -46,8 +46,8 @@ class NearCapacity(Rule[NearCapacityEvidence]):
     asks again, which stops the device. An engine for inference may well take memory ahead on purpose.
 
     ## What to do
-    - **training**: Recompute activations, shard parameters and optimizer state, or use a smaller batch: *At the peak,
-      by operator* has what takes most.
+    - **training**: Recompute activations, shard parameters and optimizer state, or use a smaller batch. *At the peak,
+      by operator* lists what takes most memory.
     - **inference**: An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`).
       Else use smaller batches or a quantised model.
 
@@ -108,7 +108,7 @@ class Fragmentation(Rule[FragmentationEvidence]):
     No time by itself: memory that cannot be used leads to frees and new allocations (H9), or to failing.
 
     ## What to do
-    Let segments grow, and keep to few distinct shapes: pad inputs to buckets.
+    Let segments grow (`expandable_segments:True`), and use few distinct shapes: pad inputs to buckets.
 
     ## How to verify
     *Peak reserved* comes near *Peak allocated*.

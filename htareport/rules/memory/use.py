@@ -171,8 +171,8 @@ class Churn(Rule[ChurnEvidence]):
     That idle time.
 
     ## What to do
-    Have fewer tensors that live for a moment: `torch.compile` the part that makes them, work in place or with `out=`,
-    make buffers once.
+    Allocate fewer short-lived tensors: compile the code that allocates them with `torch.compile`, work in place or with
+    `out=`, and allocate buffers once.
 
     ## How to verify
     Idle time in `aten::empty` goes down.
@@ -243,8 +243,8 @@ class Spike(Rule[SpikeEvidence]):
     No time by itself: without that moment a larger batch fits.
 
     ## What to do
-    Lower that moment, and a larger batch fits: work in chunks there ({what|logits and losses}, say), in place, or free
-    before what it does not need.
+    Lower the peak so that a larger batch fits: compute in chunks there ({what|logits and losses}, for example) or in
+    place, or free before it what it does not need.
 
     ## How to verify
     *Peak allocated* comes near what is held nearly all the time.

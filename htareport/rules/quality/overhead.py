@@ -43,7 +43,7 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
     Record once more without stacks and shapes, and compare the idle time before acting on it.
 
     ## How to verify
-    The idle time of a recording without stacks.
+    A recording without stacks and shapes shows how much of the idle time is left.
     """
 
     code, title, family = "Q4", "The profiler slows the host", Family.QUALITY

@@ -41,7 +41,7 @@ class FewSteps(Rule[FewStepsEvidence]):
     Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.
 
     ## How to verify
-    The report speaks of five steps.
+    The next report shows five steps.
     """
 
     code, title, family = "Q1", "Too few steps", Family.QUALITY
@@ -59,7 +59,7 @@ class FewSteps(Rule[FewStepsEvidence]):
         return self.finding(
             job,
             few if num_steps else "No steps were recorded",
-            evidence="With so few, what is special in one counts fully, and how much steps vary is not known."
+            evidence="With so few, one unusual step shifts all means, and how much steps vary is unknown."
             if num_steps
             else "Shares and savings are of everything recorded, start and end of the loop included.",
             snippet=profiler_call(job) if not job.worst.is_npu else "",
@@ -86,7 +86,7 @@ class WarmUp(Rule[WarmUpEvidence]):
     modules are loaded, and kernels are launched for the first time (1 ms and more in one launch call).
 
     ## What it could save
-    Nothing by itself: means and shares include what later steps don't have.
+    Nothing by itself: means and shares include work that later steps do not have.
 
     ## What to do
     - **start**: Run some steps before the recording begins, and mark steps with `prof.step()`.
