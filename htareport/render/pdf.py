@@ -16,7 +16,7 @@ from markupsafe import Markup
 from htareport.errors import MissingLibraryError
 from htareport.render import about, empty_columns, findings, highlights, kernel_names, prose
 from htareport.render.charts import ticks as fmt
-from htareport.render.charts.draw import picture
+from htareport.render.charts.draw import picture_of
 from htareport.render.charts.svg import draw
 from htareport.render.environment import environment
 from htareport.render.html import sections
@@ -172,7 +172,7 @@ def _block(section: Section, most_charts: int, most_rows: int) -> Block:
         (t for t in section.tables if len(t.frame) > 1 and not t.spec.is_detail and empty_columns.tells(t)), None
     )
     columns, rows = _rows(table, most_rows) if table and most_rows else ((), ())
-    pictures = list(islice((made for made in map(picture, section.charts) if made.num_marks), most_charts))
+    pictures = list(islice((made for made in map(picture_of, section.charts) if made.num_marks), most_charts))
     wide = [_is_wide(made.chart) or len(pictures) == 1 for made in pictures]
     if wide.count(False) == 1:  # Nobody beside it.
         wide = [True] * len(wide)

@@ -159,7 +159,7 @@ def test_dark_colours_are_colours_only(browser):
     spec = {"data": [trace], "layout": {"yaxis": {"ticktext": names}, "font": {"color": "#000"}}}
     browser.execute_script("if (!isDark()) document.getElementById('theme').click()")
     script = "return JSON.stringify(themed(JSON.parse(arguments[0]), JSON.parse(arguments[1])))"
-    made = json.loads(browser.execute_script(script, json.dumps(spec), json.dumps(palette.dark_of_light())))
+    made = json.loads(browser.execute_script(script, json.dumps(spec), json.dumps(palette.dark_by_light())))
     browser.execute_script("document.getElementById('theme').click()")
     dark = made["data"][0]
     assert (dark["line"]["color"], dark["fillcolor"]) == ("#4A9BE0", "#4A545E")

@@ -11,7 +11,7 @@ import pytest
 from render.sample import HOSTILE, sample
 
 from htareport.render.charts import palette
-from htareport.render.charts.draw import picture
+from htareport.render.charts.draw import picture_of
 from htareport.render.charts.plotly import figure, figure_spec
 from htareport.render.charts.svg import svg
 from htareport.render.charts.svg_parts import fitted, text_width
@@ -145,13 +145,13 @@ def _strings(value):
 
 def test_names_never_stand_in_hover_templates():
     for chart in CHARTS.values():
-        for trace in figure_spec(picture(chart))["data"]:
+        for trace in figure_spec(picture_of(chart))["data"]:
             assert not any(name in trace.get("hovertemplate", "") for name in HOSTILE)
 
 
 def test_both_back_ends_show_the_same_numbers():
     chart = made(Mark.STACKED_BAR, {"x": [0, 1, 0, 1], "y": [1e6, 2e6, 3e6, 4e6], "color": ["a", "a", "b", "b"]})
-    data = figure_spec(picture(replace(chart, frame=pd.concat([chart.frame] * 1))))["data"]
+    data = figure_spec(picture_of(replace(chart, frame=pd.concat([chart.frame] * 1))))["data"]
     assert [trace["y" if "orientation" not in trace else "x"] for trace in data] == [[1.0, 2.0], [3.0, 4.0]]
     root = checked(chart)
     boxes = [p.get("d") for p in root.iter(f"{SVG}path") if p.get("fill")]
@@ -162,7 +162,7 @@ def test_both_back_ends_show_the_same_numbers():
 
 def test_bars_of_the_sample_have_the_tables_numbers():
     chart = CHARTS["top"]
-    data = figure_spec(picture(chart))["data"]
+    data = figure_spec(picture_of(chart))["data"]
     shown = sorted((y, x) for trace in data for x, y in zip(trace["x"], trace["y"], strict=True))
     expected = [float(f"{v / 1e6:.6g}") for v in chart.frame["sum"]]
     assert [x for _, x in shown] == expected
@@ -175,14 +175,14 @@ def test_numbers_are_plain_lists():
 
 def test_equal_short_names_are_two_bars():
     chart = made(Mark.BAR, {"y": ["void a::k<1>(int)", "void a::k<2>(int)"], "x": [1, 2]}, y_unit=Unit.NAME)
-    assert figure_spec(picture(chart))["data"][0]["y"] == [0.0, 1.0]
+    assert figure_spec(picture_of(chart))["data"][0]["y"] == [0.0, 1.0]
 
 
 def test_equal_short_names_say_what_differs():
     chart = made(Mark.BAR, {"y": ["void a::k<1>(int)", "void a::k<2>(int)", ""], "x": [1, 2, 3]}, y_unit=Unit.NAME)
-    assert picture(chart).base.labels == ("a::k · 1", "a::k · 2", "(no name)")
+    assert picture_of(chart).base.labels == ("a::k · 1", "a::k · 2", "(no name)")
     root = checked(replace(chart, color="b"))
-    assert [one.name for one in picture(replace(chart, color="b")).series][2] == "(no name)"
+    assert [one.name for one in picture_of(replace(chart, color="b")).series][2] == "(no name)"
     assert "(no name): 3" in [title.text.replace("\u202fns", "") for title in root.iter(f"{SVG}title")]
 
 
@@ -210,7 +210,7 @@ def test_axes_start_at_zero_or_say_so(values, series, low, said):
     cells = {"x": [0, 1, 0, 1], "y": values, "low": values, "high": values}
     chart = made(Mark.LINE, cells, y_label="time")
     chart = replace(chart, frame=chart.frame.assign(c=series), color="c")
-    axis = picture(chart).value
+    axis = picture_of(chart).value
     assert (axis.low >= low) if low else axis.low == 0
     assert axis.title == ("time (ms; not from 0)" if said else "time (ms)")
 
@@ -218,27 +218,27 @@ def test_axes_start_at_zero_or_say_so(values, series, low, said):
 def test_titles_of_axes_fit():
     cells = {"y": ["a long name of a kernel"] * 2, "x": [1, 2]}
     chart = made(Mark.BAR, cells, x_unit=Unit.NANOSECONDS, x_label="mean time on the host before a launch, " * 4)
-    layout = figure_spec(picture(chart), 500)["layout"]
+    layout = figure_spec(picture_of(chart), 500)["layout"]
     title = layout["xaxis"]["title"]
     assert text_width(title["text"], title["font"]["size"]) <= 500 - layout["margin"]["l"] - layout["margin"]["r"] + 1
 
 
 def test_middles_far_apart_stand_on_a_logarithmic_axis():
     cells = {"y": ["a", "b", "c"], "x": [2e3, 3e3, 9e6], "low": [1e3, 2e3, 1e6], "high": [4e3, 5e3, 2e7]}
-    axis = picture(made(Mark.RANGE, cells, x_unit=Unit.NANOSECONDS, x_label="duration")).value
-    assert axis.log
+    axis = picture_of(made(Mark.RANGE, cells, x_unit=Unit.NANOSECONDS, x_label="duration")).value
+    assert axis.is_log
     assert axis.title == "duration (logarithmic)"
     assert [label for _, label in axis.ticks()] == ["1\u202fµs", "10\u202fµs", "100\u202fµs", "1\u202fms", "10\u202fms"]
     checked(made(Mark.RANGE, cells, x_unit=Unit.NANOSECONDS))
     even = cells | {"x": [2e6, 3e6, 9e6]}
-    assert not picture(made(Mark.RANGE, even, x_unit=Unit.NANOSECONDS)).value.log
+    assert not picture_of(made(Mark.RANGE, even, x_unit=Unit.NANOSECONDS)).value.is_log
 
 
 def test_short_logarithmic_axes_have_ticks():
     for low, high in ((2e3, 3e4), (6e5, 9e5), (5e4, 1e6)):
         cells = {"x": [low, (low + high) / 2], "y": [5, 6], "x2": [(low + high) / 2, high]}
         chart = made(Mark.HISTOGRAM, cells, x_unit=Unit.NANOSECONDS, y_unit=Unit.COUNT, log_x=True)
-        assert 2 <= len(picture(chart).base.ticks()) <= 8
+        assert 2 <= len(picture_of(chart).base.ticks()) <= 8
 
 
 def test_neighbours_share_their_attributes():
@@ -254,8 +254,8 @@ def test_long_labels_are_cut_everywhere():
 
 
 def test_time_axis_says_ms():
-    assert picture(CHARTS["top"]).value.title == "total time (ms)"
-    assert [label for _, label in picture(CHARTS["top"]).value.ticks()][:3] == ["0", "100", "200"]
+    assert picture_of(CHARTS["top"]).value.title == "total time (ms)"
+    assert [label for _, label in picture_of(CHARTS["top"]).value.ticks()][:3] == ["0", "100", "200"]
 
 
 def test_no_more_than_twelve_labels_below():
@@ -269,7 +269,7 @@ def test_peaks_survive_thinning():
     values = np.zeros(20_000)
     values[17_777] = 9e6
     chart = made(Mark.LINE, {"x": list(range(20_000)), "y": list(values), "low": [None] * 20_000})
-    series = picture(chart).series[0]
+    series = picture_of(chart).series[0]
     assert len(series.value) <= 2000
     assert max(v for v in series.value if v is not None) == 9.0
 
@@ -279,7 +279,7 @@ def test_big_heatmap_keeps_its_peak():
     cells = {"x": list(range(columns)) * rows, "y": [i // columns for i in range(rows * columns)],
              "color": [1e6] * (rows * columns)}  # fmt: skip
     cells["color"][5000] = 9e6
-    made_picture = picture(made(Mark.HEATMAP, cells))
+    made_picture = picture_of(made(Mark.HEATMAP, cells))
     assert len(made_picture.cells) <= 128
     assert max(v for row in made_picture.cells for v in row if v is not None) == 9.0
 
@@ -309,7 +309,7 @@ def test_values_beside_bars_have_room(width):
     """However wide their unit is, on narrow pages too."""
     cells = {"y": ["conv", "mm"], "x": [49.9e9, 30.2e9]}
     chart = Chart("w", "W", Mark.BAR, pd.DataFrame(cells), "x", "y", x_unit=Unit.FLOP, y_unit=Unit.TEXT)
-    layout = figure_spec(picture(chart), width)["layout"]
+    layout = figure_spec(picture_of(chart), width)["layout"]
     low, high = layout["xaxis"]["range"]
     pixels = (width - layout["margin"]["l"] - layout["margin"]["r"]) / (high - low)
     assert (high - 49.9) * pixels > text_width("49.9\u202fGFLOP", 12)
@@ -327,8 +327,8 @@ def test_bars_that_do_not_start_at_zero():
     assert up + up_width == pytest.approx(down + down_width, abs=0.1)
     assert up == pytest.approx(total + total_width, abs=0.1)
     assert {"+30", "−50", "−20"} <= {text.text for text in drawn.iter(f"{SVG}text")}
-    (trace,) = figure_spec(picture(chart))["data"]
+    (trace,) = figure_spec(picture_of(chart))["data"]
     assert trace["base"] == [0, 30, 0]
     assert trace["x"] == [30, -50, -20]
-    low, high = figure_spec(picture(chart))["layout"]["xaxis"]["range"]
+    low, high = figure_spec(picture_of(chart))["layout"]["xaxis"]["range"]
     assert low < -20 - 0.2 * 50 < 30 + 0.2 * 50 < high  # Room for what stands beside the bars.

@@ -85,7 +85,7 @@ def test_ticks_are_round(low, high, labels):
 def test_ticks_of_no_range_still_exist():
     assert fmt.ticks(0, 0)
     assert fmt.ticks(5, 5)
-    assert all(tick.is_integer() for tick in fmt.ticks(0, 3, whole=True))
+    assert all(tick.is_integer() for tick in fmt.ticks(0, 3, only_integers=True))
 
 
 def test_one_unit_an_axis():

@@ -9,12 +9,12 @@ from htareport.render.charts import picture_kinds
 from htareport.render.charts.picture import Picture, Rows, Series
 from htareport.report.charts import Chart, Mark
 
-_PILED = {Mark.STACKED_BAR, Mark.AREA, Mark.HISTOGRAM}  # Marks of which a zero is not to be seen.
+_STACKED_MARKS = {Mark.STACKED_BAR, Mark.AREA, Mark.HISTOGRAM}  # Marks of which a zero is not to be seen.
 
 
-def picture(chart: Chart) -> Picture:
+def picture_of(chart: Chart) -> Picture:
     """Make a chart ready to draw. Any frame gives a picture: rows without a number are gaps."""
-    makers: dict[Mark, Callable[[Chart, Rows], Picture]] = {
+    builder_by_mark: dict[Mark, Callable[[Chart, Rows], Picture]] = {
         Mark.BAR: picture_kinds.bar,
         Mark.STACKED_BAR: picture_kinds.stacked_bar,
         Mark.RANGE: picture_kinds.spread,
@@ -26,10 +26,10 @@ def picture(chart: Chart) -> Picture:
         Mark.HEATMAP: picture_kinds.heatmap,
         Mark.TIMELINE: picture_kinds.timeline,
     }
-    made = makers[chart.mark](chart, Rows(chart))
-    return replace(made, series=_seen(made.series)) if chart.mark in _PILED else made
+    picture = builder_by_mark[chart.mark](chart, Rows(chart))
+    return replace(picture, series=_non_zero(picture.series)) if chart.mark in _STACKED_MARKS else picture
 
 
-def _seen(series: tuple[Series, ...]) -> tuple[Series, ...]:
+def _non_zero(series: tuple[Series, ...]) -> tuple[Series, ...]:
     """Return the series of a stack that are anywhere above zero, all of them if none is."""
-    return tuple(one for one in series if any(one.value)) or series
+    return tuple(stacked for stacked in series if any(stacked.value)) or series

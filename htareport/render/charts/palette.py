@@ -1,7 +1,7 @@
-"""Colours by role. A series means the same colour in every chart, on light and on dark pages.
+"""Colours of charts by role: a series has the same colour in every chart, on light and on dark pages.
 
-The first four were searched so that they stay apart under the common colour-vision deficiencies and in grey; the rest
-follow Okabe and Ito and Tol. Pictures carry the light colour and a class; the page's style sheet turns it dark.
+The first four can be told apart with the common colour-vision deficiencies and in grey; the others follow Okabe and Ito
+and Tol. Pictures carry the light colour and a class; the page's style sheet turns it dark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Color:
-    """One role: its fill on light and dark pages, and the colour of lines where the fill is too faint for one."""
+    """One colour: its fill on light and dark pages, and the colour of lines where the fill is too faint for these."""
 
     index: int
     light: str
@@ -26,7 +26,7 @@ class Color:
         return self.light_line or self.light
 
 
-_PAIRS: tuple[tuple[str, str], ...] = (
+_LIGHT_AND_DARK: tuple[tuple[str, str], ...] = (
     ("#1F6FB2", "#4A9BE0"),  # 0 compute
     ("#E69F00", "#F0B429"),  # 1 exposed communication
     ("#882255", "#D47FA6"),  # 2 exposed memory
@@ -43,11 +43,12 @@ _PAIRS: tuple[tuple[str, str], ...] = (
 )
 _IDLE = 3
 COLORS = tuple(
-    Color(i, light, dark, *(("#808890", "#8D97A1") if i == _IDLE else ())) for i, (light, dark) in enumerate(_PAIRS)
+    Color(i, light, dark, *(("#808890", "#8D97A1") if i == _IDLE else ()))
+    for i, (light, dark) in enumerate(_LIGHT_AND_DARK)
 )
-MAIN, WORST, REST = COLORS[0], COLORS[5], COLORS[8]
+WORST = COLORS[5]
 
-_ROLES = {
+_INDEX_BY_ROLE = {
     "compute": 0, "computation": 0, "median": 0, "busy": 0, "base": 8, "baseline": 8, "new": 0,
     "exposed communication": 1, "communication": 1, "exposed": 1, "exposed comm": 1,
     "exposed memory": 2, "memory": 2, "memcpy": 2,
@@ -62,31 +63,34 @@ _ROLES = {
 _CYCLE = (0, 1, 4, 2, 9, 5, 10, 6, 7, 11, 12, 8)
 
 
-def assign(names: Iterable[str]) -> dict[str, Color]:
-    """Return a colour for each series: its role's, or the next that no series of the same chart has yet.
-
-    With more series than colours they repeat.
-    """
-    names = list(dict.fromkeys(names))
-    chosen = {name: COLORS[_ROLES[name.strip().lower()]] for name in names if name.strip().lower() in _ROLES}
-    used = {color.index for color in chosen.values()}
-    free = [COLORS[i] for i in _CYCLE if i not in used] or [COLORS[i] for i in _CYCLE]
-    unknown = [name for name in names if name not in chosen]
-    chosen |= {name: free[i % len(free)] for i, name in enumerate(unknown)}
-    return {name: chosen[name] for name in names}
+def assign(series_names: Iterable[str]) -> dict[str, Color]:
+    """Return a colour for each series: its role's, or the next free one of the chart; beyond twelve they repeat."""
+    series_names = list(dict.fromkeys(series_names))
+    roles = {name: name.strip().lower() for name in series_names}
+    color_by_name = {name: COLORS[_INDEX_BY_ROLE[role]] for name, role in roles.items() if role in _INDEX_BY_ROLE}
+    used_indices = {color.index for color in color_by_name.values()}
+    free_colors = [COLORS[i] for i in _CYCLE if i not in used_indices] or [COLORS[i] for i in _CYCLE]
+    other_names = [name for name in series_names if name not in color_by_name]
+    color_by_name |= {name: free_colors[i % len(free_colors)] for i, name in enumerate(other_names)}
+    return {name: color_by_name[name] for name in series_names}
 
 
-def dark_of_light() -> dict[str, str]:
+def dark_by_light() -> dict[str, str]:
     """Return the dark page's colour for each light one, for charts that are drawn in the browser."""
-    pairs = {color.light: color.dark for color in COLORS}
-    return pairs | {color.light_line: color.dark_line for color in COLORS if color.light_line}
+    dark_colors = {color.light: color.dark for color in COLORS}
+    return dark_colors | {color.light_line: color.dark_line for color in COLORS if color.light_line}
 
 
 def css() -> str:
     """Return the style rules that give pictures the colours of the page's theme (on screens; print stays light)."""
-    light = "".join(f"--c{c.index}:{c.light};--s{c.index}:{c.line};" for c in COLORS)
-    dark = "".join(f"--c{c.index}:{c.dark};--s{c.index}:{c.dark_line or c.dark};" for c in COLORS)
-    rules = "".join(f".c{c.index}{{fill:var(--c{c.index})}}.s{c.index}{{stroke:var(--s{c.index})}}" for c in COLORS)
+    light = "".join(f"--c{color.index}:{color.light};--s{color.index}:{color.line};" for color in COLORS)
+    dark = "".join(
+        f"--c{color.index}:{color.dark};--s{color.index}:{color.dark_line or color.dark};" for color in COLORS
+    )
+    rules = "".join(
+        f".c{color.index}{{fill:var(--c{color.index})}}.s{color.index}{{stroke:var(--s{color.index})}}"
+        for color in COLORS
+    )
     return (
         f":root{{{light}}}\n"
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}\n"
@@ -103,8 +107,10 @@ _VIRIDIS = (
 
 def viridis(share: float) -> str:
     """Return Viridis at `share` from 0 to 1 as #rrggbb."""
-    place = max(0.0, min(1.0, share)) * (len(_VIRIDIS) - 1)
-    low = min(len(_VIRIDIS) - 2, int(place))
-    part = place - low
-    channels = (round(a + (b - a) * part) for a, b in zip(_VIRIDIS[low], _VIRIDIS[low + 1], strict=True))
+    position = max(0.0, min(1.0, share)) * (len(_VIRIDIS) - 1)
+    low = min(len(_VIRIDIS) - 2, int(position))
+    fraction = position - low
+    channels = (
+        round(start + (end - start) * fraction) for start, end in zip(_VIRIDIS[low], _VIRIDIS[low + 1], strict=True)
+    )
     return "#" + "".join(f"{channel:02x}" for channel in channels)

@@ -1,4 +1,4 @@
-"""How each mark reads its columns; see `report.Chart` for the table of them."""
+"""How each mark of a chart reads its columns; `report.Chart` has the table of them."""
 
 from __future__ import annotations
 
@@ -9,248 +9,241 @@ from typing import Any
 
 from htareport.render.charts import ticks as fmt
 from htareport.render.charts.picture import (
-    MOST_MARKS,
-    MOST_POINTS,
     Axis,
     Numbers,
     Picture,
     Rows,
     Series,
     category_axis,
-    grouped,
     reference_lines,
     scaled,
-    span,
-    split,
+    series_by_name,
+    split_by_series,
     value_axis,
+    value_range,
     with_log,
 )
 from htareport.render.kernel_names import NO_NAME
 from htareport.report import Chart, Mark, Unit
 
-_FEW = 3  # Up to so many stacked bars lie on their side: wide columns say nothing.
-_LONG_LABEL = 9
-_FAR = 100  # Times the least value.
-_NEAR = 0.05  # A timeline that starts so close to zero starts there.
-_MOST_ROWS, _MOST_COLUMNS = 128, 256
-_SPREAD = ("low", "q1", "q3", "high")
+_MAX_POINTS = 1500  # Of one line: more than pixels.
+_MAX_MARKS = 3000  # Of a timeline or scatter plot.
+_MAX_LYING_STACKS = 3  # Up to so many stacked bars lie on their side: wide columns say nothing.
+_MAX_UPRIGHT_LABEL = 9
+_MIN_LOG_RATIO = 100  # Of the largest to the smallest value.
+_MAX_START_SHARE = 0.05  # A timeline that starts so close to zero starts there.
+_MAX_ROWS, _MAX_COLUMNS = 128, 256
+_SPREAD_CHANNELS = ("low", "q1", "q3", "high")
 
 
 def bar(chart: Chart, rows: Rows) -> Picture:
-    """One bar a row, lying, the first on top."""
-    base, full = category_axis(chart.y_label, chart.y_unit, rows.raw("y"))
+    """Return one lying bar per row, the first on top."""
+    base, labels = category_axis(chart.y_label, chart.y_unit, rows.cells("y"))
     values = rows.numbers("x")
     extra = {"low": rows.numbers("low")} if rows.has("low") else {}
-    axis = value_axis(chart.x_label, chart.x_unit, *span(values, *extra.values()), chart.lines, zero=True)
-    series = grouped(rows, values, chart.x_unit, full)
-    for name, starts in split(rows, extra["low"]).items() if extra else ():
-        lengths = [None if a is None or b is None else b - a for a, b in zip(starts, series[name].value, strict=True)]
+    axis = value_axis(chart.x_label, chart.x_unit, *value_range(values, *extra.values()), chart.lines)
+    series = series_by_name(rows, values, chart.x_unit, labels)
+    for name, starts in split_by_series(rows, extra["low"]).items() if extra else ():
+        lengths = _lengths(starts, series[name].value)
         series[name].shown = ["+" * ((length or 0) > 0) + fmt.text(length, chart.x_unit) for length in lengths]
-    places = split(rows, [float(i) for i in range(rows.count)])
-    return _finished(chart, base, axis, series, places, horizontal=True, extra=_split(rows, extra))
+    positions = [float(row) for row in range(rows.count)]
+    return _picture(rows, base, axis, series, positions, is_horizontal=True, extra=extra)
 
 
 def stacked_bar(chart: Chart, rows: Rows) -> Picture:
-    """Series stacked over categories: columns, or lying bars where there are few or their names are long."""
-    categories, place = _places(rows.raw("x"))
-    base, full = category_axis(chart.x_label, chart.x_unit, categories)
+    """Return series stacked over categories: columns, or lying bars where these are few or their names are long."""
+    categories, codes = _categories(rows.cells("x"))
+    base, labels = category_axis(chart.x_label, chart.x_unit, categories)
     values = rows.numbers("y")
-    totals = {True: [0.0] * max(len(categories), 1), False: [0.0] * max(len(categories), 1)}
-    for i, value in zip(place, values, strict=True):
-        totals[(value or 0) >= 0][i] += value or 0.0
-    axis = value_axis(chart.y_label, chart.y_unit, *span(totals[True], totals[False]), chart.lines, zero=True)
-    series = grouped(rows, values, chart.y_unit, [full[i] for i in place])
-    lying = len(categories) <= _FEW or any(len(label) > _LONG_LABEL for label in base.labels)
-    return _finished(chart, base, axis, series, split(rows, [float(i) for i in place]), horizontal=lying)
+    totals = {is_positive: [0.0] * max(len(categories), 1) for is_positive in (True, False)}
+    for code, value in zip(codes, values, strict=True):
+        totals[(value or 0) >= 0][code] += value or 0.0
+    axis = value_axis(chart.y_label, chart.y_unit, *value_range(*totals.values()), chart.lines)
+    series = series_by_name(rows, values, chart.y_unit, [labels[code] for code in codes])
+    is_lying = len(categories) <= _MAX_LYING_STACKS or any(len(label) > _MAX_UPRIGHT_LABEL for label in base.labels)
+    return _picture(rows, base, axis, series, list(map(float, codes)), is_horizontal=is_lying)
 
 
 def spread(chart: Chart, rows: Rows) -> Picture:
-    """Boxes and ranges: a middle with whiskers per category, lying so that names can be read."""
-    is_box = chart.mark is Mark.BOX
-    where, what = ("x", "y") if is_box else ("y", "x")
-    label, unit = (chart.x_label, chart.x_unit) if is_box else (chart.y_label, chart.y_unit)
-    value_label, value_unit = (chart.y_label, chart.y_unit) if is_box else (chart.x_label, chart.x_unit)
-    categories, place = _places(rows.raw(where))
-    base, full = category_axis(label, unit, categories)
-    values = rows.numbers(what)
-    extra = {name: rows.numbers(name) for name in _SPREAD if rows.has(name)}
+    """Return boxes and ranges: a middle with whiskers per category, lying so that names can be read."""
+    x, y = (chart.x_label, chart.x_unit, "x"), (chart.y_label, chart.y_unit, "y")
+    (label, unit, channel), (value_label, value_unit, value_channel) = (x, y) if chart.mark is Mark.BOX else (y, x)
+    categories, codes = _categories(rows.cells(channel))
+    base, labels = category_axis(label, unit, categories)
+    values = rows.numbers(value_channel)
+    extra = {name: rows.numbers(name) for name in _SPREAD_CHANNELS if rows.has(name)}
     axis = _spread_axis(chart, value_label, value_unit, [values, *extra.values()])
-    series = grouped(rows, values, value_unit, [full[i] for i in place])
-    return _finished(
-        chart, base, axis, series, split(rows, [float(i) for i in place]), horizontal=True, extra=_split(rows, extra)
-    )
+    series = series_by_name(rows, values, value_unit, [labels[code] for code in codes])
+    return _picture(rows, base, axis, series, list(map(float, codes)), is_horizontal=True, extra=extra)
 
 
 def _spread_axis(chart: Chart, label: str, unit: Unit, columns: list[Numbers]) -> Axis:
-    """Logarithmic where the middles lie so far apart that on an even scale most would be one dot."""
-    low, high = span(*columns)
-    alone = sum(value is not None for value in columns[0]) == 1
-    axis = value_axis(label, unit, low, high, chart.lines, zero=alone)
-    least, greatest = span(columns[0])
-    if low <= 0 or greatest < _FAR * least or chart.lines:
+    """Return a value axis, logarithmic where on an even scale most of the middles would be one dot."""
+    low, high = value_range(*columns)
+    is_single = sum(value is not None for value in columns[0]) == 1
+    axis = value_axis(label, unit, low, high, chart.lines, from_zero=is_single)
+    min_middle, max_middle = value_range(columns[0])
+    if low <= 0 or max_middle < _MIN_LOG_RATIO * min_middle or chart.lines:
         return axis
     factor = axis.scale.factor
     return with_log(replace(axis, title=f"{label} (logarithmic)".strip()), low / factor * 0.9, high / factor * 1.1)
 
 
 def numeric(chart: Chart, rows: Rows) -> Picture:
-    """Lines and points over numbers."""
-    x, y = rows.numbers("x"), rows.numbers("y")
-    base, x = _number_axis(chart, x, [])
+    """Return lines or points over numbers."""
+    y = rows.numbers("y")
+    base, x = _number_axis(chart, rows.numbers("x"), [])
     extra = {name: rows.numbers(name) for name in ("low", "high") if rows.has(name)}
-    alone = len(set(rows.series_names())) == 1
-    axis = value_axis(chart.y_label, chart.y_unit, *span(y, *extra.values()), chart.lines, zero=alone)
-    texts = rows.raw("text") if rows.has("text") else rows.raw("x")
-    unit = Unit.NAME if rows.has("text") else chart.x_unit
-    series = grouped(rows, y, chart.y_unit, [fmt.text(value, unit) for value in texts])
-    numeric = _finished(chart, base, axis, series, split(rows, x), horizontal=False, extra=_split(rows, extra))
-    if chart.mark is Mark.SCATTER:
-        thinned = [
-            s.reordered(range(0, len(s.base), max(1, math.ceil(len(s.base) / MOST_MARKS)))) for s in numeric.series
-        ]
-    else:
-        thinned = [_thinned(_sorted(s)) for s in numeric.series]
-    return Picture(chart, base, axis, tuple(thinned), lines=numeric.lines)
+    is_single = len(set(rows.series_names())) == 1
+    y_range = value_range(y, *extra.values())
+    axis = value_axis(chart.y_label, chart.y_unit, *y_range, chart.lines, from_zero=is_single)
+    cells, unit = (rows.cells("text"), Unit.NAME) if rows.has("text") else (rows.cells("x"), chart.x_unit)
+    series = series_by_name(rows, y, chart.y_unit, [fmt.text(cell, unit) for cell in cells])
+    picture = _picture(rows, base, axis, series, x, is_horizontal=False, extra=extra)
+    thinned = _every_kth if chart.mark is Mark.SCATTER else _extremes
+    return replace(picture, series=tuple(map(thinned, picture.series)))
 
 
 def area(chart: Chart, rows: Rows) -> Picture:
-    """Series stacked over a number: every series gets every x, a missing value adds nothing."""
-    x = rows.numbers("x")
-    base, x = _number_axis(chart, x, [])
-    places = sorted({value for value in x if value is not None})
-    order = {value: i for i, value in enumerate(places)}
+    """Return series stacked over a number: every series has every x, and a missing value adds nothing."""
+    base, x = _number_axis(chart, rows.numbers("x"), [])
+    positions = sorted({value for value in x if value is not None})
+    index_by_position = {position: index for index, position in enumerate(positions)}
     values = rows.numbers("y")
-    totals = [0.0] * max(len(places), 1)
-    for where, value in zip(x, values, strict=True):
-        if where is not None:
-            totals[order[where]] += value or 0.0
-    axis = value_axis(chart.y_label, chart.y_unit, *span(totals, [0.0]), chart.lines, zero=True)
-    series = grouped(rows, values, chart.y_unit, [""] * rows.count)
-    by_series = split(rows, x)
-    step = max(1, math.ceil(len(places) / MOST_POINTS))
-    for name, one in series.items():
-        at = {where: value for where, value in zip(by_series[name], one.value, strict=True) if where is not None}
-        one.base = list(places[::step])
-        raw = [at.get(place) or 0.0 for place in places[::step]]
-        one.shown = [fmt.text(value, chart.y_unit) for value in raw]
-        one.label = [fmt.text(place * base.scale.factor, chart.x_unit) for place in places[::step]]
-        one.value = scaled(raw, axis.scale)
-    return Picture(chart, base, axis, tuple(series.values()), lines=reference_lines(chart, axis))
+    totals = [0.0] * max(len(positions), 1)
+    for position, value in zip(x, values, strict=True):
+        if position is not None:
+            totals[index_by_position[position]] += value or 0.0
+    axis = value_axis(chart.y_label, chart.y_unit, *value_range(totals, [0.0]), chart.lines)
+    all_series = series_by_name(rows, values, chart.y_unit, [""] * rows.count)
+    x_by_series = split_by_series(rows, x)
+    shown_positions = positions[:: max(1, math.ceil(len(positions) / _MAX_POINTS))]
+    for name, series in all_series.items():
+        value_by_x = dict(zip(x_by_series[name], series.value, strict=True))
+        raw_values = [value_by_x.get(position) or 0.0 for position in shown_positions]
+        series.base = list(shown_positions)
+        series.shown = [fmt.text(value, chart.y_unit) for value in raw_values]
+        series.label = [fmt.text(position * base.scale.factor, chart.x_unit) for position in shown_positions]
+        series.value = scaled(raw_values, axis.scale)
+    return Picture(chart, base, axis, tuple(all_series.values()), lines=reference_lines(chart, axis))
 
 
 def histogram(chart: Chart, rows: Rows) -> Picture:
-    """Counts over bins from x to x2, series stacked."""
+    """Return counts over bins from x to x2, series stacked."""
     left, right = rows.numbers("x"), rows.numbers("x2")
-    if chart.log_x:  # A bin from zero starts a tenth below the first edge that can be shown.
-        least = min((v for v in [*left, *right] if v is not None and v > 0), default=1.0)
-        left = [None if v is None else v if v > 0 else least / 2 for v in left]
+    if chart.log_x:  # A bin from zero starts at half the first edge that can be shown.
+        min_edge = min((edge for edge in [*left, *right] if edge is not None and edge > 0), default=1.0)
+        left = [None if edge is None else edge if edge > 0 else min_edge / 2 for edge in left]
     base, _ = _number_axis(chart, left, right)
     values = rows.numbers("y")
-    piles = dict[float, float]()
+    total_by_edge = dict[float, float]()
     for edge, value in zip(left, values, strict=True):
         if edge is not None:
-            piles[edge] = piles.get(edge, 0.0) + (value or 0.0)
-    axis = value_axis(chart.y_label, chart.y_unit, *span(piles.values(), [0.0]), (), zero=True)
+            total_by_edge[edge] = total_by_edge.get(edge, 0.0) + (value or 0.0)
+    axis = value_axis(chart.y_label, chart.y_unit, *value_range(total_by_edge.values(), [0.0]), ())
     labels = [
-        f"{fmt.text(a, chart.x_unit)} to {fmt.text(b, chart.x_unit)}"
-        for a, b in zip(rows.raw("x"), rows.raw("x2"), strict=True)
+        f"{fmt.text(low, chart.x_unit)} to {fmt.text(high, chart.x_unit)}"
+        for low, high in zip(rows.cells("x"), rows.cells("x2"), strict=True)
     ]
-    series = grouped(rows, values, chart.y_unit, labels)
-    extra = _split(rows, {"end": scaled(right, base.scale)})
-    histogram = _finished(chart, base, axis, series, split(rows, scaled(left, base.scale)), horizontal=False)
-    for one in histogram.series:
-        one.extra = {"end": extra["end"][one.name]}
-    return Picture(chart, base, axis, histogram.series, lines=reference_lines(chart, base))
+    series = series_by_name(rows, values, chart.y_unit, labels)
+    picture = _picture(rows, base, axis, series, scaled(left, base.scale), is_horizontal=False)
+    ends = split_by_series(rows, scaled(right, base.scale))
+    for bars in picture.series:
+        bars.extra = {"end": ends[bars.name]}
+    return replace(picture, lines=reference_lines(chart, base))
 
 
 def heatmap(chart: Chart, rows: Rows) -> Picture:
-    """Cells by row and column; many rows or columns are joined by their greatest value, so that no peak is lost."""
-    columns, column_of = _places(rows.raw("x"))
-    lanes, lane_of = _places(rows.raw("y"))
-    per_row, per_column = math.ceil(len(lanes) / _MOST_ROWS) or 1, math.ceil(len(columns) / _MOST_COLUMNS) or 1
-    base, _ = category_axis(chart.x_label, chart.x_unit, columns[::per_column])
-    value, _ = category_axis(chart.y_label, chart.y_unit, lanes[::per_row])
+    """Return cells by row and column; where there are too many they are joined by their maximum, which keeps peaks."""
+    columns, column_codes = _categories(rows.cells("x"))
+    lanes, lane_codes = _categories(rows.cells("y"))
+    rows_joined, columns_joined = math.ceil(len(lanes) / _MAX_ROWS) or 1, math.ceil(len(columns) / _MAX_COLUMNS) or 1
+    base, _ = category_axis(chart.x_label, chart.x_unit, columns[::columns_joined])
+    value, _ = category_axis(chart.y_label, chart.y_unit, lanes[::rows_joined])
     numbers = rows.numbers("color")
-    color = value_axis("", chart.color_unit, *span(numbers), (), zero=False)
-    low, high = span(scaled(numbers, color.scale))
-    color = Axis(color.scale.symbol, chart.color_unit, color.scale, low, high)
-    cells = tuple([None] * len(base.labels) for _ in value.labels) if rows.count else ()
-    grid: list[Numbers] = [list(row) for row in cells]
-    for i, j, cell in zip(lane_of, column_of, scaled(numbers, color.scale), strict=True):
-        row, at = grid[i // per_row], j // per_column
-        old = row[at]
-        row[at] = cell if old is None else old if cell is None else max(old, cell)
+    scale = value_axis("", chart.color_unit, *value_range(numbers), (), from_zero=False).scale
+    cells = scaled(numbers, scale)
+    grid: list[Numbers] = [[None] * len(base.labels) for _ in value.labels] if rows.count else []
+    for lane, column, cell in zip(lane_codes, column_codes, cells, strict=True):
+        grid_row, index = grid[lane // rows_joined], column // columns_joined
+        before = grid_row[index]
+        grid_row[index] = cell if before is None else before if cell is None else max(before, cell)
+    color = Axis(scale.symbol, chart.color_unit, scale, *value_range(cells))
     return Picture(chart, base, value, cells=tuple(grid), color=color)
 
 
 def timeline(chart: Chart, rows: Rows) -> Picture:
-    """Bars from x to x2 in lanes; of too many the longest are kept."""
-    lanes, lane_of = _places(rows.raw("y"))
-    base, full = category_axis(chart.y_label, chart.y_unit, lanes)
+    """Return bars from x to x2 in lanes; of too many only the longest."""
+    lanes, lane_codes = _categories(rows.cells("y"))
+    base, lane_labels = category_axis(chart.y_label, chart.y_unit, lanes)
     start, end = rows.numbers("x"), rows.numbers("x2")
-    low, high = span(start, end)
-    low = 0.0 if 0 < low < (high - low) * _NEAR else low
+    low, high = value_range(start, end)
+    low = 0.0 if 0 < low < (high - low) * _MAX_START_SHARE else low
     scale = fmt.axis_scale(low, high, chart.x_unit)
     axis = Axis(fmt.axis_title(chart.x_label, scale), chart.x_unit, scale, low / scale.factor, high / scale.factor)
     if low == high:
         axis = replace(axis, low=axis.low - 0.5, high=axis.high + 0.5)
-    lengths = [None if a is None or b is None else b - a for a, b in zip(start, end, strict=True)]
-    texts = rows.raw("text")
-    named = zip(lane_of, texts, strict=True)
-    labels = [full[lane] if text is None else fmt.text(text, Unit.NAME).strip() or NO_NAME for lane, text in named]
-    series = grouped(rows, lengths, chart.x_unit, labels)
-    starts, ends = split(rows, scaled(start, axis.scale, 9)), split(rows, scaled(end, axis.scale, 9))
-    places = split(rows, [float(lane) for lane in lane_of])
-    least = _cutoff(lengths)
-    for name, one in series.items():
-        one.base, one.value, one.extra = places[name], starts[name], {"end": ends[name]}
-        keep = [
-            i
-            for i, (a, b) in enumerate(zip(one.value, one.extra["end"], strict=True))
-            if a is not None and b is not None and (b - a) * axis.scale.factor >= least
-        ]
-        series[name] = one.reordered(keep)
-    return Picture(chart, base, axis, tuple(series.values()), horizontal=True, lines=reference_lines(chart, axis))
+    lengths = _lengths(start, end)
+    labels = [
+        lane_labels[lane] if text is None else fmt.text(text, Unit.NAME).strip() or NO_NAME
+        for lane, text in zip(lane_codes, rows.cells("text"), strict=True)
+    ]
+    bars_by_name = series_by_name(rows, lengths, chart.x_unit, labels)
+    starts, ends, lanes_by_series = (
+        split_by_series(rows, column)
+        for column in (scaled(start, scale, 9), scaled(end, scale, 9), list(map(float, lane_codes)))
+    )
+    min_length = _min_length(lengths)
+    all_series = list[Series]()
+    for name, series in bars_by_name.items():
+        series.base, series.value, series.extra = lanes_by_series[name], starts[name], {"end": ends[name]}
+        all_series.append(series.reordered([
+            mark for mark, length in enumerate(_lengths(starts[name], ends[name]))
+            if length is not None and length * scale.factor >= min_length
+        ]))  # fmt: skip
+    return Picture(chart, base, axis, tuple(all_series), is_horizontal=True, lines=reference_lines(chart, axis))
 
 
-def _finished(  # noqa: PLR0913  one call per mark
-    chart: Chart,
+def _picture(  # noqa: PLR0913  one call per mark
+    rows: Rows,
     base: Axis,
     axis: Axis,
-    series: dict[str, Series],
-    places: dict[str, Numbers],
+    all_series: dict[str, Series],
+    positions: Numbers,
     *,
-    horizontal: bool,
-    extra: dict[str, dict[str, Numbers]] | None = None,
+    is_horizontal: bool,
+    extra: dict[str, Numbers] | None = None,
 ) -> Picture:
-    """Bring every series into the axes' units."""
-    for name, one in series.items():
-        one.base = places[name]
-        one.value = scaled(one.value, axis.scale)
-        one.extra = {channel: scaled(by[name], axis.scale) for channel, by in (extra or {}).items()}
-    return Picture(chart, base, axis, tuple(series.values()), horizontal=horizontal, lines=reference_lines(chart, axis))
+    """Return a picture of series of raw values, brought into the units of the axes."""
+    positions_by_series = split_by_series(rows, positions)
+    channels = {channel: split_by_series(rows, scaled(column, axis.scale)) for channel, column in (extra or {}).items()}
+    for name, series in all_series.items():
+        series.base, series.value = positions_by_series[name], scaled(series.value, axis.scale)
+        series.extra = {channel: column[name] for channel, column in channels.items()}
+    lines = reference_lines(rows.chart, axis)
+    return Picture(rows.chart, base, axis, tuple(all_series.values()), is_horizontal, lines=lines)
 
 
-def _places(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Return the distinct values in order of appearance, and each value's place among them."""
-    order: dict[Any, int] = {}
-    place = [order.setdefault(value, len(order)) for value in values]
-    return list(order), place
+def _categories(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Return the distinct values in order of appearance, and each value's index among them."""
+    index_by_value: dict[Any, int] = {}
+    codes = [index_by_value.setdefault(value, len(index_by_value)) for value in values]
+    return list(index_by_value), codes
 
 
-def _split(rows: Rows, extra: dict[str, Numbers]) -> dict[str, dict[str, Numbers]]:
-    return {channel: split(rows, column) for channel, column in extra.items()}
+def _lengths(starts: Numbers, ends: Numbers) -> Numbers:
+    return [None if start is None or end is None else end - start for start, end in zip(starts, ends, strict=True)]
 
 
 def _number_axis(chart: Chart, values: Numbers, ends: Numbers) -> tuple[Axis, Numbers]:
-    """Make the base axis over numbers and return the values in its unit; on a log axis only positive ones stay."""
+    """Return the base axis over numbers, and the values in its unit; a log axis has only the positive ones."""
     if chart.log_x:
         positive: Numbers = [value if value is not None and value > 0 else None for value in values]
-        low, high = span(positive, [end for end in ends if end is not None and end > 0])
+        low, high = value_range(positive, [end for end in ends if end is not None and end > 0])
         if high <= 0:
             low, high = 1.0, 10.0
         return with_log(Axis(chart.x_label, chart.x_unit), low, high), positive
-    low, high = span(values, ends)
+    low, high = value_range(values, ends)
     scale = fmt.axis_scale(low, high, chart.x_unit)
     low, high = low / scale.factor, high / scale.factor
     if low == high:
@@ -260,25 +253,27 @@ def _number_axis(chart: Chart, values: Numbers, ends: Numbers) -> tuple[Axis, Nu
     return Axis(fmt.axis_title(chart.x_label, scale), chart.x_unit, scale, low, high), scaled(values, scale, 9)
 
 
-def _sorted(series: Series) -> Series:
-    present = [i for i, place in enumerate(series.base) if place is not None]
-    return series.reordered(sorted(present, key=lambda i: series.base[i] or 0.0))
+def _every_kth(series: Series) -> Series:
+    return series.reordered(range(0, len(series.base), max(1, math.ceil(len(series.base) / _MAX_MARKS))))
 
 
-def _thinned(series: Series) -> Series:
-    """Keep the least and the greatest point of each bucket, so that no peak is lost."""
+def _extremes(series: Series) -> Series:
+    """Return a line's points in order of x; of too many the smallest and the largest of each bucket, to keep peaks."""
+    present = [point for point, position in enumerate(series.base) if position is not None]
+    series = series.reordered(sorted(present, key=lambda point: series.base[point] or 0.0))
     count = len(series.base)
-    if count <= MOST_POINTS:
+    if count <= _MAX_POINTS:
         return series
-    size = math.ceil(2 * count / MOST_POINTS)
-    keep = set[int]()
+    size = math.ceil(2 * count / _MAX_POINTS)
+    shown = set[int]()
     for first in range(0, count, size):
-        bucket = [(value, i) for i in range(first, min(first + size, count)) if (value := series.value[i]) is not None]
-        keep |= {min(bucket)[1], max(bucket)[1]} if bucket else {first}
-    return series.reordered(sorted(keep))
+        points = range(first, min(first + size, count))
+        bucket = [(value, point) for point in points if (value := series.value[point]) is not None]
+        shown |= {min(bucket)[1], max(bucket)[1]} if bucket else {first}
+    return series.reordered(sorted(shown))
 
 
-def _cutoff(lengths: Numbers) -> float:
-    """Return the length from which on marks are drawn, 0 where all are."""
+def _min_length(lengths: Numbers) -> float:
+    """Return the length from which on a timeline's bars are drawn, 0 where all are."""
     present = sorted((length for length in lengths if length is not None), reverse=True)
-    return present[MOST_MARKS] if len(present) > MOST_MARKS else 0.0
+    return present[_MAX_MARKS] if len(present) > _MAX_MARKS else 0.0

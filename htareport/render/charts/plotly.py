@@ -1,4 +1,4 @@
-"""Chart → Plotly figure: the same picture as the SVG, to zoom and hover.
+"""Draws a chart as a Plotly figure: the same picture as the SVG, to zoom and hover.
 
 Text from traces is escaped before Plotly sees it (it reads pseudo-HTML in labels, and would even load pictures from
 addresses in there) and never stands in a hover template. Numbers go as short plain lists: they pack far better than
@@ -12,139 +12,162 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from htareport.render.charts import plotly_marks
-from htareport.render.charts.draw import picture
+from htareport.render.charts.draw import picture_of
 from htareport.render.charts.palette import WORST
 from htareport.render.charts.picture import Axis, Picture
-from htareport.render.charts.plotly_marks import MOST_ROW_LABELS, safe
-from htareport.render.charts.svg_parts import FONTS, MOST_LABELS, fitted, text_width, thinned_labels
+from htareport.render.charts.plotly_marks import MAX_ROW_LABELS, safe
+from htareport.render.charts.svg_parts import FONTS, MAX_LABELS, fitted, text_width, thinned_labels
 from htareport.report import Chart, Mark, Unit
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _GRID = "rgba(128,136,144,.25)"
-_CLEAR = "rgba(0,0,0,0)"
-_SIZE = 12
-_LABEL_SHARE = 0.42
-_ROW, _LEAST, _MOST = 22, 270, 640
-_TITLE = 44
-_FEW_WHOLE = 8
-_TEXT_ROOM, _TEXT_GAP = 0.13, 8
+_TRANSPARENT = "rgba(0,0,0,0)"
+_FONT_SIZE = 12
+_MAX_LABEL_SHARE = 0.42
+_ROW_HEIGHT, _DEFAULT_HEIGHT, _HEATMAP_HEIGHT, _MAX_HEIGHT = 22, 300, 330, 640
+_TITLE_HEIGHT = 44
+_MAX_UNIT_TICKS = 8
+_MIN_TEXT_SHARE, _TEXT_GAP = 0.13, 8
 
 
 def figure(chart: Chart) -> go.Figure:
     """Return a chart as a figure that stands on its own: with title, white ground and axis units."""
     import plotly.graph_objects as go  # noqa: PLC0415  slow to import, and only needed here
 
-    made = picture(chart)
-    spec = figure_spec(made, 700)
+    picture = picture_of(chart)
+    spec = figure_spec(picture, 700)
     layout = spec["layout"] | {
         "template": {},
         "title": {"text": safe(chart.title), "x": 0.01, "xanchor": "left", "y": 0.98, "yanchor": "top"},
         "paper_bgcolor": "#fff",
         "plot_bgcolor": "#fff",
-        "showlegend": made.has_legend,
+        "showlegend": picture.has_legend,
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
     }
-    layout["margin"] = layout["margin"] | {"t": _TITLE + 44 * made.has_legend, "autoexpand": True}
+    layout["margin"] = layout["margin"] | {"t": _TITLE_HEIGHT + 44 * picture.has_legend, "autoexpand": True}
     layout["height"] += layout["margin"]["t"]
     return go.Figure(data=spec["data"], layout=layout)
 
 
-def figure_spec(made: Picture, width: float = 500) -> dict[str, Any]:
+def figure_spec(picture: Picture, width: float = 500) -> dict[str, Any]:
     """Return a picture as Plotly's `data` and `layout`, plain JSON values, to be drawn about `width` pixels wide."""
-    return {"data": plotly_marks.traces(made), "layout": _layout(made, width)}
+    return {"data": plotly_marks.traces(picture), "layout": _layout(picture, width)}
 
 
-def _layout(made: Picture, width: float) -> dict[str, Any]:
-    room = width * _LABEL_SHARE
-    is_map = made.chart.mark is Mark.HEATMAP
-    upright = made.value if is_map or not made.horizontal else made.base
-    level = made.value if made.horizontal else made.base
-    rows = len(upright.labels)
-    per_row = _ROW * max(1.0, 0.6 * len(set(made.lanes))) if made.chart.mark in {Mark.BOX, Mark.RANGE} else _ROW
-    height = min(max(100 + per_row * rows, 150), _MOST) if rows and not is_map else 330 if is_map else _LEAST + 30
+def _layout(picture: Picture, width: float) -> dict[str, Any]:
+    label_width = width * _MAX_LABEL_SHARE
+    is_heatmap = picture.chart.mark is Mark.HEATMAP
+    x_axis, y_axis = picture.x_axis, picture.y_axis
+    plot_width = width - _left_margin(y_axis, label_width) - 16
+    height = _plot_height(picture)
     return {
         "height": round(height),
         "margin": {
-            "l": round(_left(upright, room)),
-            "r": 64 if is_map else 16,
-            "t": 20 if made.lines else 12,
-            "b": 48 if level.title else 30,
+            "l": round(_left_margin(y_axis, label_width)),
+            "r": 64 if is_heatmap else 16,
+            "t": 20 if picture.lines else 12,
+            "b": 48 if x_axis.title else 30,
             "autoexpand": False,
         },
-        "font": {"family": FONTS, "size": _SIZE},
-        "paper_bgcolor": _CLEAR,
-        "plot_bgcolor": _CLEAR,
+        "font": {"family": FONTS, "size": _FONT_SIZE},
+        "paper_bgcolor": _TRANSPARENT,
+        "plot_bgcolor": _TRANSPARENT,
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
         "showlegend": False,  # The page has its own, which wraps and can be reached by keyboard.
-        "barmode": {Mark.STACKED_BAR: "relative", Mark.HISTOGRAM: "stack"}.get(made.chart.mark, "overlay"),
+        "barmode": {Mark.STACKED_BAR: "relative", Mark.HISTOGRAM: "stack"}.get(picture.chart.mark, "overlay"),
         "boxmode": "group",
-        "bargap": 0.24 if made.horizontal else 0.14,
-        "xaxis": _axis(_with_room(made, level, length := width - _left(upright, room) - 16), 80, length),
-        "yaxis": _axis(upright, room, height - 60, upright=True, reverse=is_map or made.horizontal),
-        **_reference_lines(made),
+        "bargap": 0.24 if picture.is_horizontal else 0.14,
+        "xaxis": _axis(_extended_for_texts(picture, x_axis, plot_width), 80, plot_width),
+        "yaxis": _axis(
+            y_axis, label_width, height - 60, is_upright=True, is_reversed=is_heatmap or picture.is_horizontal
+        ),
+        **_reference_lines(picture),
     }
 
 
-def _with_room(made: Picture, axis: Axis, length: float) -> Axis:
-    """Leave room for the values that stand beside bars: at the right, and left of those that go there."""
-    if made.chart.mark is not Mark.BAR or axis is not made.value:
+def _plot_height(picture: Picture) -> float:
+    num_rows = len(picture.y_axis.labels)
+    if picture.chart.mark is Mark.HEATMAP:
+        return _HEATMAP_HEIGHT
+    if not num_rows:
+        return _DEFAULT_HEIGHT
+    lanes = len(set(picture.lanes)) if picture.chart.mark in {Mark.BOX, Mark.RANGE} else 0
+    return min(max(100 + _ROW_HEIGHT * max(1.0, 0.6 * lanes) * num_rows, 150), _MAX_HEIGHT)
+
+
+def _extended_for_texts(picture: Picture, axis: Axis, length: float) -> Axis:
+    """Return the axis with space for the values that are written at the ends of bars, on the left where these go."""
+    if picture.chart.mark is not Mark.BAR or axis is not picture.value:
         return axis
-    to_the_left = axis.low < 0
-    widest = max((text_width(text, _SIZE) for one in made.series for text in one.shown), default=0.0) + _TEXT_GAP
-    share = max(_TEXT_ROOM, widest / max(length - widest * (1 + to_the_left), widest))
-    room = share * (1 + to_the_left) * (axis.high - axis.low)
-    return replace(axis, low=axis.low - room * to_the_left, high=axis.high + room)
+    is_negative = axis.low < 0
+    widest = (
+        max((text_width(text, _FONT_SIZE) for series in picture.series for text in series.shown), default=0.0)
+        + _TEXT_GAP
+    )
+    share = max(_MIN_TEXT_SHARE, widest / max(length - widest * (1 + is_negative), widest))
+    text_length = share * (1 + is_negative) * (axis.high - axis.low)
+    return replace(axis, low=axis.low - text_length * is_negative, high=axis.high + text_length)
 
 
-def _is_silent(axis: Axis) -> bool:
+def _has_no_title(axis: Axis) -> bool:
     """Whether an upright axis needs no title: names speak for themselves."""
     return not axis.title or (bool(axis.labels) and axis.unit.is_text)
 
 
-def _left(axis: Axis, room: float) -> float:
+def _left_margin(axis: Axis, label_width: float) -> float:
     """Return the pixels that an upright axis's labels and title take."""
-    longest = max((text_width(label, _SIZE) for _, label in axis.ticks()), default=0.0)
-    return min(longest, room) + 16 + (0 if _is_silent(axis) else 22)
+    max_width = max((text_width(label, _FONT_SIZE) for _, label in axis.ticks()), default=0.0)
+    return min(max_width, label_width) + 16 + (0 if _has_no_title(axis) else 22)
 
 
-def _axis(axis: Axis, room: float, length: float, *, upright: bool = False, reverse: bool = False) -> dict[str, Any]:
-    result: dict[str, Any] = {"gridcolor": _GRID, "zeroline": False, "showgrid": not axis.labels,
+def _axis(
+    axis: Axis, label_width: float, length: float, *, is_upright: bool = False, is_reversed: bool = False
+) -> dict[str, Any]:
+    layout: dict[str, Any] = {"gridcolor": _GRID, "zeroline": False, "showgrid": not axis.labels,
                               "ticklabelstandoff": 5}  # fmt: skip
-    if axis.title and not (upright and _is_silent(axis)):
-        result["title"] = {"text": safe(fitted(axis.title, length, _SIZE)), "standoff": 8, "font": {"size": _SIZE}}
+    if axis.title and not (is_upright and _has_no_title(axis)):
+        layout["title"] = {
+            "text": safe(fitted(axis.title, length, _FONT_SIZE)),
+            "standoff": 8,
+            "font": {"size": _FONT_SIZE},
+        }
     if axis.labels:
-        shown = thinned_labels(
-            axis.ticks(), length / len(axis.labels), MOST_ROW_LABELS if upright else MOST_LABELS, across=not upright
+        labels = thinned_labels(
+            axis.ticks(), length / len(axis.labels), MAX_ROW_LABELS if is_upright else MAX_LABELS, across=not is_upright
         )
-        texts = [safe(fitted(label, room, _SIZE), 80) for _, label in shown]
-        ends = [axis.high, axis.low] if reverse else [axis.low, axis.high]
-        return result | {"tickmode": "array", "tickvals": [place for place, _ in shown], "ticktext": texts,
-                         "range": ends, "tickangle": 0}  # fmt: skip
-    if axis.log:
+        texts = [safe(fitted(label, label_width, _FONT_SIZE), 80) for _, label in labels]
+        axis_range = [axis.high, axis.low] if is_reversed else [axis.low, axis.high]
+        return layout | {"tickmode": "array", "tickvals": [position for position, _ in labels], "ticktext": texts,
+                         "range": axis_range, "tickangle": 0}  # fmt: skip
+    if axis.is_log:
         ticks = axis.ticks()
-        result |= {"type": "log", "range": [math.log10(axis.low), math.log10(axis.high)], "tickangle": 0}
-        return result | {"tickmode": "array", "tickvals": [place for place, _ in ticks],
+        layout |= {"type": "log", "range": [math.log10(axis.low), math.log10(axis.high)], "tickangle": 0}
+        return layout | {"tickmode": "array", "tickvals": [position for position, _ in ticks],
                          "ticktext": [label for _, label in ticks]}  # fmt: skip
-    result |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
-    if (axis.unit.is_id or axis.unit is Unit.COUNT) and axis.scale.factor == 1 and axis.high - axis.low < _FEW_WHOLE:
-        result["dtick"] = 1  # No ticks between whole numbers.
-    return result | {"tickformat": "d" if axis.unit.is_id else ",.10~g"}
+    layout |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
+    if (
+        (axis.unit.is_id or axis.unit is Unit.COUNT)
+        and axis.scale.factor == 1
+        and axis.high - axis.low < _MAX_UNIT_TICKS
+    ):
+        layout["dtick"] = 1  # No ticks between whole numbers.
+    return layout | {"tickformat": "d" if axis.unit.is_id else ",.10~g"}
 
 
-def _reference_lines(made: Picture) -> dict[str, Any]:
+def _reference_lines(picture: Picture) -> dict[str, Any]:
     shapes, notes = list[dict[str, Any]](), list[dict[str, Any]]()
-    upright = made.horizontal or made.lines_on_base
-    along, across = ("x", "y") if upright else ("y", "x")
-    axis = made.base if made.lines_on_base else made.value
-    for value, label in made.lines:
-        place = math.log10(value) if axis.log and value > 0 else value
+    is_upright = picture.is_horizontal or picture.lines_on_base
+    along, across = ("x", "y") if is_upright else ("y", "x")
+    axis = picture.base if picture.lines_on_base else picture.value
+    for value, label in picture.lines:
+        position = math.log10(value) if axis.is_log and value > 0 else value
         shape = {f"{along}0": value, f"{along}1": value, f"{across}0": 0, f"{across}1": 1, f"{across}ref": "paper"}
         shapes.append({"type": "line", **shape, "line": {"dash": "dash", "color": WORST.light, "width": 1.2}})
-        anchor = {"xanchor": "center" if upright else "right", "yanchor": "bottom"}
+        anchor = {"xanchor": "center" if is_upright else "right", "yanchor": "bottom"}
         notes.append(
-            {"text": safe(label), "showarrow": False, along: place, across: 1, f"{across}ref": "paper", **anchor}
+            {"text": safe(label), "showarrow": False, along: position, across: 1, f"{across}ref": "paper", **anchor}
         )
     return {"shapes": shapes, "annotations": notes} if shapes else {}

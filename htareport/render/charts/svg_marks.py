@@ -1,4 +1,4 @@
-"""How each mark is drawn on a canvas."""
+"""Draws the marks of a chart as SVG: bars, boxes, lines, areas, points, heatmap cells and timelines."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from htareport.render.charts.palette import viridis
-from htareport.render.charts.picture import SPREAD, Numbers, Picture, Series
+from htareport.render.charts.picture import SPREAD_SHARE, Numbers, Picture, Series
 from htareport.render.charts.svg_parts import EMPTY, Canvas, box_path, fill, num, stroke
 from htareport.report import Mark
 
-_LEVELS = 16
-_WIDEST_BAR, _WIDEST_COLUMN = 26.0, 64.0
-LABELLED_ROWS = 40
+_NUM_LEVELS = 16
+_MAX_BAR, _MAX_COLUMN = 26.0, 64.0
+MAX_LABELLED_ROWS = 40
 Point = tuple[float, float]
 
 
 def draw(canvas: Canvas) -> None:
     """Draw all marks of the canvas's picture."""
-    makers: dict[Mark, Callable[[Canvas], None]] = {
+    draw_by_mark: dict[Mark, Callable[[Canvas], None]] = {
         Mark.BAR: _bars,
         Mark.STACKED_BAR: _stacks,
         Mark.RANGE: _spreads,
@@ -31,19 +31,19 @@ def draw(canvas: Canvas) -> None:
         Mark.HEATMAP: _cells,
         Mark.TIMELINE: _lanes,
     }
-    makers[canvas.picture.chart.mark](canvas)
+    draw_by_mark[canvas.picture.chart.mark](canvas)
 
 
 def _thickness(canvas: Canvas) -> float:
-    """Width of a bar as a share of its category's slot."""
-    widest = _WIDEST_BAR if canvas.picture.horizontal else _WIDEST_COLUMN
-    share = 0.74 if canvas.picture.horizontal else 0.86 if canvas.slot > 3 else 1.0  # noqa: PLR2004  pixels for a gap
-    return min(share, widest / canvas.slot)
+    """Return the width of a bar as a share of its category's slot."""
+    max_width = _MAX_BAR if canvas.picture.is_horizontal else _MAX_COLUMN
+    share = 0.74 if canvas.picture.is_horizontal else 0.86 if canvas.slot > 3 else 1.0  # noqa: PLR2004  pixels for a gap
+    return min(share, max_width / canvas.slot)
 
 
 def _bars(canvas: Canvas) -> None:
     half = _thickness(canvas) / 2
-    values = list[tuple[float, float, str]]()
+    texts = list[tuple[float, float, str]]()
     for series in canvas.picture.series:
         starts = series.extra.get("low", [0.0] * len(series.value))
         rows = zip(series.base, starts, series.value, series.label, series.shown, strict=True)
@@ -52,44 +52,44 @@ def _bars(canvas: Canvas) -> None:
                 continue
             ends = (start or 0.0, value or 0.0)
             canvas.rect(canvas.box((base - half, base + half), ends), fill(series.color), f"{label}: {shown}")
-            values.append((*canvas.point(base, max(ends)), shown))
-    for x, y, shown in values if len(canvas.picture.base.labels) <= LABELLED_ROWS else ():
-        canvas.text(x + 4, y + 4, shown, muted=False)
+            texts.append((*canvas.point(base, max(ends)), shown))
+    for text_x, text_y, shown in texts if len(canvas.picture.base.labels) <= MAX_LABELLED_ROWS else ():
+        canvas.text(text_x + 4, text_y + 4, shown, muted=False)
 
 
 def stacked(picture: Picture) -> Iterable[tuple[Series, list[tuple[int, float, float]]]]:
-    """Yield each series with (mark, bottom, top): values pile up in order, negative ones downwards."""
-    above, below = dict[float, float](), dict[float, float]()
+    """Yield each series with its bars as (mark, bottom, top): values are stacked in order, negative ones downwards."""
+    tops, bottoms = dict[float, float](), dict[float, float]()
     for series in picture.series:
-        pieces = list[tuple[int, float, float]]()
-        for i, (base, value) in enumerate(zip(series.base, series.value, strict=True)):
+        bars = list[tuple[int, float, float]]()
+        for mark, (base, value) in enumerate(zip(series.base, series.value, strict=True)):
             if base is None or not value:
                 continue
-            pile = above if value > 0 else below
-            bottom = pile.get(base, 0.0)
-            pile[base] = bottom + value
-            pieces.append((i, bottom, bottom + value))
-        yield series, pieces
+            ends = tops if value > 0 else bottoms
+            bottom = ends.get(base, 0.0)
+            ends[base] = bottom + value
+            bars.append((mark, bottom, bottom + value))
+        yield series, bars
 
 
 def _stacks(canvas: Canvas) -> None:
     half = _thickness(canvas) / 2
-    for series, pieces in stacked(canvas.picture):
-        places = ((series.base[i] or 0.0, bottom, top) for i, bottom, top in pieces)
-        boxes = (canvas.box((base - half, base + half), (bottom, top)) for base, bottom, top in places)
+    for series, bars in stacked(canvas.picture):
+        spans = ((series.base[mark] or 0.0, bottom, top) for mark, bottom, top in bars)
+        boxes = (canvas.box((base - half, base + half), (bottom, top)) for base, bottom, top in spans)
         canvas.path(box_path(boxes), fill(series.color))
 
 
 def _spreads(canvas: Canvas) -> None:
     lanes = canvas.picture.lanes
-    room = SPREAD / len(set(lanes)) if lanes else SPREAD
+    spread_share = SPREAD_SHARE / len(set(lanes)) if lanes else SPREAD_SHARE
     for shift, series in zip(lanes, canvas.picture.series, strict=True):
-        half = min(room * 0.4, 9 / canvas.slot)
+        half = min(spread_share * 0.4, 9 / canvas.slot)
         whiskers, boxes, middles = list[str](), list[tuple[float, float, float, float]](), list[Point]()
-        for i, (base, value) in enumerate(zip(series.base, series.value, strict=True)):
+        for mark, (base, value) in enumerate(zip(series.base, series.value, strict=True)):
             if base is None:
                 continue
-            low, q1, q3, high = (series.extra.get(name, series.value)[i] for name in ("low", "q1", "q3", "high"))
+            low, q1, q3, high = (series.extra.get(name, series.value)[mark] for name in ("low", "q1", "q3", "high"))
             if low is not None and high is not None:
                 whiskers.append(_segment(canvas, base + shift, low, high, half / 2))
             if q1 is not None and q3 is not None and "q1" in series.extra:
@@ -102,15 +102,17 @@ def _spreads(canvas: Canvas) -> None:
 
 
 def _segment(canvas: Canvas, base: float, low: float, high: float, cap: float) -> str:
-    """A whisker with end caps as path data."""
-    ends = [(*canvas.point(base - cap, end), *canvas.point(base + cap, end)) for end in (low, high)]
+    """Return a whisker with end caps as path data."""
+    cap_ends = [(*canvas.point(base - cap, end), *canvas.point(base + cap, end)) for end in (low, high)]
     (x0, y0), (x1, y1) = canvas.point(base, low), canvas.point(base, high)
-    caps = "".join(f"M{num(a)} {num(b)}L{num(c)} {num(d)}" for a, b, c, d in ends)
+    caps = "".join(
+        f"M{num(cap_x0)} {num(cap_y0)}L{num(cap_x1)} {num(cap_y1)}" for cap_x0, cap_y0, cap_x1, cap_y1 in cap_ends
+    )
     return f"M{num(x0)} {num(y0)}L{num(x1)} {num(y1)}{caps}"
 
 
 def _middles(canvas: Canvas, series: Series, middles: Sequence[Point], half: float) -> None:
-    """Medians: a stroke across a box, a dot where there is none."""
+    """Draw medians: a stroke across a box, a dot where there is none."""
     if half:
         ends = ((canvas.point(base - half, value), canvas.point(base + half, value)) for base, value in middles)
         d = "".join(f"M{num(a)} {num(b)}L{num(c)} {num(e)}" for (a, b), (c, e) in ends)
@@ -124,7 +126,7 @@ def _dots(canvas: Canvas, points: Iterable[Point]) -> str:
 
 
 def _runs(series: Series, values: Numbers) -> list[list[Point]]:
-    """Split into stretches without gaps."""
+    """Return a series' points as runs without gaps."""
     runs: list[list[Point]] = [[]]
     for base, value in zip(series.base, values, strict=True):
         if base is None or value is None:
@@ -135,9 +137,11 @@ def _runs(series: Series, values: Numbers) -> list[list[Point]]:
 
 
 def _trace(canvas: Canvas, points: Sequence[Point]) -> str:
-    """Points as path data without the first M; a step function keeps its value until the next point."""
+    """Return points as path data without the first M; a step function keeps its value until the next point."""
     if canvas.picture.has_steps and len(points) > 1:
-        points = [q for a, b in pairwise(points) for q in (a, (b[0], a[1]))] + [points[-1]]
+        points = [corner for before, after in pairwise(points) for corner in (before, (after[0], before[1]))] + [
+            points[-1]
+        ]
     return "L".join(f"{num(x)} {num(y)}" for x, y in (canvas.point(*point) for point in points))
 
 
@@ -156,8 +160,11 @@ def _lines(canvas: Canvas) -> None:
 
 
 def _band(canvas: Canvas, series: Series) -> None:
-    both = [low is not None and high is not None for low, high in zip(*_ends(series), strict=True)]
-    low, high = ([v if keep else None for v, keep in zip(column, both, strict=True)] for column in _ends(series))
+    is_bounded = [low is not None and high is not None for low, high in zip(*_ends(series), strict=True)]
+    low, high = (
+        [edge if is_shown else None for edge, is_shown in zip(column, is_bounded, strict=True)]
+        for column in _ends(series)
+    )
     for lower, upper in zip(_runs(series, low), _runs(series, high), strict=True):
         canvas.path(
             f"M{_trace(canvas, upper)}L{_trace_back(canvas, lower)}z", f'{fill(series.color)} fill-opacity=".2"'
@@ -173,16 +180,18 @@ def _trace_back(canvas: Canvas, points: Sequence[Point]) -> str:
 
 
 def _areas(canvas: Canvas) -> None:
-    piles = dict[float, float]()
+    top_by_base = dict[float, float]()
     for series in canvas.picture.series:
-        lower = [(base, piles.get(base, 0.0)) for base in series.base if base is not None]
+        lower = [(base, top_by_base.get(base, 0.0)) for base in series.base if base is not None]
         for base, value in zip(series.base, series.value, strict=True):
             if base is not None:
-                piles[base] = piles.get(base, 0.0) + (value or 0.0)
-        upper = [(base, piles[base]) for base, _ in lower]
+                top_by_base[base] = top_by_base.get(base, 0.0) + (value or 0.0)
+        upper = [(base, top_by_base[base]) for base, _ in lower]
         if len(upper) == 1:  # One place has no width: draw a column.
-            span = 0.25 * (canvas.picture.base.high - canvas.picture.base.low)
-            lower, upper = ([(p - span, v), (p + span, v)] for ((p, v),) in (lower, upper))
+            half_width = 0.25 * (canvas.picture.base.high - canvas.picture.base.low)
+            lower, upper = (
+                [(position - half_width, top), (position + half_width, top)] for ((position, top),) in (lower, upper)
+            )
         if upper:
             canvas.path(f"M{_trace(canvas, upper)}L{_trace_back(canvas, lower)}z", fill(series.color))
 
@@ -194,10 +203,10 @@ def _points(canvas: Canvas) -> None:
 
 
 def _histogram(canvas: Canvas) -> None:
-    for series, pieces in stacked(canvas.picture):
+    for series, bars in stacked(canvas.picture):
         boxes = list[tuple[float, float, float, float]]()
-        for i, bottom, top in pieces:
-            left, right = series.base[i], series.extra["end"][i]
+        for mark, bottom, top in bars:
+            left, right = series.base[mark], series.extra["end"][mark]
             if left is not None and right is not None:
                 x, y, w, h = canvas.box((left, right), (bottom, top))
                 boxes.append((x, y, max(w - (0.8 if w > 4 else 0), 0.3), h))  # noqa: PLR2004  room for a gap
@@ -205,7 +214,9 @@ def _histogram(canvas: Canvas) -> None:
 
 
 def _cells(canvas: Canvas) -> None:
-    """Levels of colour, runs merged, one path each; the commonest is the ground, so that no seams show."""
+    """Draw a heatmap's cells."""
+    # Values become 16 levels of colour. The commonest level is the ground, so that no seams show; on it neighbouring
+    # cells of one level are merged, and each level is one path.
     picture = canvas.picture
     rows, columns = len(picture.cells), len(picture.base.labels)
     low, high = picture.color.low, picture.color.high
@@ -213,32 +224,32 @@ def _cells(canvas: Canvas) -> None:
     flat = [level for row in levels for level in row]
     ground = max(sorted(set(flat)), key=flat.count)
     canvas.rect((canvas.left, canvas.top, canvas.plot_width, canvas.plot_height), _cell_fill(ground))
-    wide, high_px = canvas.plot_width / columns, canvas.plot_height / rows
+    cell_width, cell_height = canvas.plot_width / columns, canvas.plot_height / rows
     paths: dict[int, list[str]] = {}
-    for i, row in enumerate(levels):
-        top, below = canvas.top + i * high_px, canvas.top + (i + 1) * high_px
-        first = 0
-        while first < columns:
-            last = first
-            while last < columns and row[last] == row[first]:
-                last += 1
-            if row[first] != ground:
-                x0, x1 = canvas.left + first * wide, canvas.left + last * wide
-                cell = f"M{num(x0)} {num(top)}H{num(x1)}V{num(below + 0.25)}H{num(x0)}z"
-                paths.setdefault(row[first], []).append(cell)
-            first = last
+    for row_index, row in enumerate(levels):
+        top, bottom = canvas.top + row_index * cell_height, canvas.top + (row_index + 1) * cell_height
+        start = 0
+        while start < columns:
+            end = start
+            while end < columns and row[end] == row[start]:
+                end += 1
+            if row[start] != ground:
+                left, right = canvas.left + start * cell_width, canvas.left + end * cell_width
+                rectangle = f"M{num(left)} {num(top)}H{num(right)}V{num(bottom + 0.25)}H{num(left)}z"
+                paths.setdefault(row[start], []).append(rectangle)
+            start = end
     for level in sorted(paths):
         canvas.path("".join(paths[level]), f'{_cell_fill(level)} shape-rendering="crispEdges"')
 
 
-def _level(value: float | None, low: float, high: float) -> int:
+def _level(value: float | None, min_value: float, max_value: float) -> int:
     if value is None:
         return -1
-    return min(_LEVELS - 1, int((value - low) / ((high - low) or 1) * _LEVELS))
+    return min(_NUM_LEVELS - 1, int((value - min_value) / ((max_value - min_value) or 1) * _NUM_LEVELS))
 
 
 def _cell_fill(level: int) -> str:
-    return f'fill="{EMPTY}" class="none"' if level < 0 else f'fill="{viridis((level + 0.5) / _LEVELS)}"'
+    return f'fill="{EMPTY}" class="none"' if level < 0 else f'fill="{viridis((level + 0.5) / _NUM_LEVELS)}"'
 
 
 def color_bar(canvas: Canvas) -> None:
@@ -248,18 +259,18 @@ def color_bar(canvas: Canvas) -> None:
         canvas.rect((x, canvas.top, 12, 12), _cell_fill(0))
         canvas.text(x + 17, canvas.top + 10, canvas.picture.color_text(axis.low))
         return
-    step = canvas.plot_height / _LEVELS
-    for i in range(_LEVELS):
-        canvas.rect((x, canvas.top + canvas.plot_height - (i + 1) * step, 12, step + 0.4), _cell_fill(i))
-    for place, label in axis.ticks(5):
-        share = (place - axis.low) / (axis.high - axis.low)
+    step = canvas.plot_height / _NUM_LEVELS
+    for level in range(_NUM_LEVELS):
+        canvas.rect((x, canvas.top + canvas.plot_height - (level + 1) * step, 12, step + 0.4), _cell_fill(level))
+    for position, label in axis.ticks(5):
+        share = (position - axis.low) / (axis.high - axis.low)
         canvas.text(x + 17, canvas.top + (1 - share) * canvas.plot_height + 4, label)
     if axis.title:
         canvas.text(x, canvas.top - 6, axis.title)
 
 
 def _lanes(canvas: Canvas) -> None:
-    """Bars in lanes; neighbours less than half a pixel apart are one."""
+    """Draw a timeline's bars in lanes; neighbours less than half a pixel apart are one."""
     half = min(0.36, 12 / canvas.slot)
     for series in canvas.picture.series:
         marks = sorted(

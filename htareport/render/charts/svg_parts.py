@@ -1,4 +1,4 @@
-"""Building blocks of static pictures: text that fits, shapes, and the canvas that turns values into pixels.
+"""Building blocks of SVG charts: text that fits, shapes, and the canvas that turns values into pixels.
 
 Only presentation attributes with literal colours are used, since PDF and mail renderers know neither custom properties
 nor gradients. Classes let the page's style sheet recolour what it shows on dark pages.
@@ -29,45 +29,51 @@ _WIDTHS = (
     556, 333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500,
     278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
 )  # fmt: skip
-_WIDTH_OF = {chr(32 + i): width * 1.05e-3 for i, width in enumerate(_WIDTHS)} | {"\u202f": 0.2, "µ": 0.6, "…": 1.0}
-_OTHER_WIDTH = 1.0
+_WIDTH_BY_CHARACTER = {chr(32 + i): width * 1.05e-3 for i, width in enumerate(_WIDTHS)} | {
+    "\u202f": 0.2,
+    "µ": 0.6,
+    "…": 1.0,
+}
+_DEFAULT_WIDTH = 1.0
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML 1.0 has no place for these either, not even escaped.
-_EVERY = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 250, 256, 500, 512, 1000, 2000, 5000, 10000)
-MOST_LABELS = 12
-_LONGEST_TEXT = 400  # No picture is so wide.
+_LABEL_STRIDES = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 250, 256, 500, 512, 1000, 2000, 5000, 10000)
+MAX_LABELS = 12
+_MAX_TEXT = 400  # No picture is so wide.
 
 
 def clean(text: str) -> str:
-    """Return text as it can be drawn: what does not show, or XML cannot hold, is spelled out."""
+    """Return text that XML can hold, with invisible characters spelled out."""
     return _FORBIDDEN.sub("\ufffd", visible(text))
 
 
 def num(value: float) -> str:
     """Return a coordinate as short as it can be."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    digits = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if digits == "-0" else digits
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:
     """Estimate a text's width in pixels for Arial-like fonts, rather too wide than too narrow."""
-    return sum(_WIDTH_OF.get(character, _OTHER_WIDTH) for character in text) * size
+    return sum(_WIDTH_BY_CHARACTER.get(character, _DEFAULT_WIDTH) for character in text) * size
 
 
 def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
-    """Return text as it can be drawn, cut in the middle so that it is no wider than `width` pixels."""
-    text = clean(cut(text, _LONGEST_TEXT))
+    """Return text that XML can hold, cut in the middle so that it is no wider than `width` pixels."""
+    text = clean(cut(text, _MAX_TEXT))
     if text_width(text, size) <= width + 0.1:
         return text
-    low, high = 1, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if text_width(_cut(text, middle), size) <= width else (low, middle - 1)
-    return _cut(text, low)
+    min_length, max_length = 1, len(text)
+    while min_length < max_length:
+        length = (min_length + max_length + 1) // 2
+        min_length, max_length = (
+            (length, max_length) if text_width(_cut(text, length), size) <= width else (min_length, length - 1)
+        )
+    return _cut(text, min_length)
 
 
 def _cut(text: str, length: int) -> str:
-    head = (length * 2) // 3
-    return f"{text[:head]}…{text[len(text) - (length - head) :]}" if length > head else f"{text[:head]}…"
+    head_length = (length * 2) // 3
+    return f"{text[:head_length]}…{text[len(text) - (length - head_length) :]}"
 
 
 def fill(color: Color) -> str:
@@ -81,20 +87,20 @@ def stroke(color: Color, width: float) -> str:
 
 
 def thinned_labels(
-    ticks: Sequence[tuple[float, str]], room: float, most: int, *, across: bool
+    ticks: Sequence[tuple[float, str]], tick_width: float, max_labels: int, *, across: bool
 ) -> list[tuple[float, str]]:
-    """Return every k-th label so that at most `most` stay and none touch; `room` is the pixels per tick."""
-    for every in _EVERY:
-        left = list(ticks[::every])
-        need = max((text_width(label) + 8 for _, label in left), default=0.0) if across else FONT_SIZE + 2.0
-        if len(left) <= most and (need <= room * every or len(left) == 1):
-            return left
+    """Return every k-th label, so that none touch and no more than `max_labels` stay; ticks are `tick_width` apart."""
+    for stride in _LABEL_STRIDES:
+        labels = list(ticks[::stride])
+        label_width = max((text_width(label) + 8 for _, label in labels), default=0.0) if across else FONT_SIZE + 2.0
+        if len(labels) <= max_labels and (label_width <= tick_width * stride or len(labels) == 1):
+            return labels
     return list(ticks[:1])
 
 
 @dataclass(slots=True)
 class Canvas:
-    """A picture's pixels: margins, the two axes, and what was drawn so far."""
+    """A picture's pixels: margins, the two axes, and the elements drawn so far."""
 
     picture: Picture
     width: float
@@ -103,7 +109,7 @@ class Canvas:
     right: float
     top: float
     bottom: float
-    parts: list[tuple[str, str]] = field(default_factory=list)  # Attributes that neighbours may share, element.
+    elements: list[tuple[str, str]] = field(default_factory=list)  # Each with attributes that neighbours may share.
 
     @property
     def plot_width(self) -> float:
@@ -117,17 +123,17 @@ class Canvas:
 
     def across(self, axis: Axis, value: float) -> float:
         """Return the pixel from the left of a value on a horizontal axis."""
-        return self.left + _share(axis, value) * self.plot_width
+        return self.left + _position_share(axis, value) * self.plot_width
 
     def down(self, axis: Axis, value: float) -> float:
         """Return the pixel from the top of a value on a vertical axis: numbers grow upwards, categories downwards."""
-        share = _share(axis, value)
+        share = _position_share(axis, value)
         return self.top + (share if axis.labels else 1 - share) * self.plot_height
 
     def point(self, base: float, value: float) -> tuple[float, float]:
         """Return the pixels of a point."""
         picture = self.picture
-        if picture.horizontal:
+        if picture.is_horizontal:
             return self.across(picture.value, value), self.down(picture.base, base)
         return self.across(picture.base, base), self.down(picture.value, value)
 
@@ -140,50 +146,59 @@ class Canvas:
     @property
     def slot(self) -> float:
         """Pixels that one category has along the base axis."""
-        length = self.plot_height if self.picture.horizontal else self.plot_width
+        length = self.plot_height if self.picture.is_horizontal else self.plot_width
         return length / max(len(self.picture.base.labels), 1)
 
     def rect(self, box: tuple[float, float, float, float], attributes: str, tooltip: str = "") -> None:
         """Draw a rectangle."""
-        x, y, w, h = box
-        head = f'<rect x="{num(x)}" y="{num(y)}" width="{num(max(w, 0.3))}" height="{num(max(h, 0.3))}"'
+        x, y, width, height = box
+        head = f'<rect x="{num(x)}" y="{num(y)}" width="{num(max(width, 0.3))}" height="{num(max(height, 0.3))}"'
         shown = escape(clean(cut(tooltip, HOVER)), quote=False)
-        self.parts.append((attributes, f"{head}><title>{shown}</title></rect>" if tooltip else f"{head}/>"))
+        self.elements.append((attributes, f"{head}><title>{shown}</title></rect>" if tooltip else f"{head}/>"))
 
     def path(self, d: str, attributes: str) -> None:
         """Draw a path, nothing where it is empty."""
         if d:
-            self.parts.append(("", f'<path d="{d}" {attributes}/>'))
+            self.elements.append(("", f'<path d="{d}" {attributes}/>'))
 
     def text(  # noqa: PLR0913  what a text is made of
         self, x: float, y: float, text: str, anchor: str = "start", *, muted: bool = True, extra: str = ""
     ) -> None:
         """Write text at its baseline."""
-        color, role = (MUTED, "mut") if muted else (INK, "ink")
-        at = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        color, css_class = (MUTED, "mut") if muted else (INK, "ink")
+        anchor_attribute = "" if anchor == "start" else f' text-anchor="{anchor}"'
         shown = escape(clean(text), quote=False)
-        self.parts.append(
-            (f'fill="{color}" class="{role}"{at}', f'<text x="{num(x)}" y="{num(y)}"{extra}>{shown}</text>')
+        self.elements.append(
+            (
+                f'fill="{color}" class="{css_class}"{anchor_attribute}',
+                f'<text x="{num(x)}" y="{num(y)}"{extra}>{shown}</text>',
+            )
         )
 
     def markup(self) -> str:
         """Return what was drawn; neighbours that share their attributes have them once, on a group."""
-        runs = ((shared, [part for _, part in run]) for shared, run in groupby(self.parts, itemgetter(0)))
-        return "".join(f"<g {shared}>{''.join(run)}</g>" if shared else "".join(run) for shared, run in runs)
+        runs = (
+            (attributes, [element for _, element in elements])
+            for attributes, elements in groupby(self.elements, itemgetter(0))
+        )
+        return "".join(
+            f"<g {attributes}>{''.join(elements)}</g>" if attributes else "".join(elements)
+            for attributes, elements in runs
+        )
 
 
-def _share(axis: Axis, value: float) -> float:
-    """Where a value stands between the axis's ends, 0 to 1 (a little beyond stays a little beyond)."""
-    if axis.log:
+def _position_share(axis: Axis, value: float) -> float:
+    """Return where a value stands between the axis's ends, 0 to 1; outside of them it is less or more."""
+    if axis.is_log:
         low, high = math.log(axis.low), math.log(axis.high)
         return (math.log(max(value, axis.low / 10)) - low) / ((high - low) or 1)
     return (value - axis.low) / ((axis.high - axis.low) or 1)
 
 
 def box_path(boxes: Iterable[tuple[float, float, float, float]]) -> str:
-    """Return many rectangles as one path: small files."""
+    """Return many rectangles as one path, which keeps files small."""
     return "".join(
-        f"M{num(x)} {num(y)}h{num(w)}v{num(h)}h-{num(w)}z"
-        for x, y, w, h in boxes
-        if w > 0.004 and h > 0.004  # noqa: PLR2004
+        f"M{num(x)} {num(y)}h{num(width)}v{num(height)}h-{num(width)}z"
+        for x, y, width, height in boxes
+        if width > 0.004 and height > 0.004  # noqa: PLR2004
     )

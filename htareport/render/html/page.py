@@ -131,7 +131,7 @@ class _Page:
         if self._figures is None or self._figures[0] != at:
             every = (figure for part in self.parts for figure in part.figures if figure.id not in at)
             live = {figure.id: figure.spec for figure in every if figure.spec is not None}
-            data = {"dark": palette.dark_of_light(), "figures": live}
+            data = {"dark": palette.dark_by_light(), "figures": live}
             self._figures = at, plotly_bundle.pack(orjson.dumps(data)) if live else ""
         return self._figures[1]
 

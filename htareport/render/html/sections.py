@@ -13,7 +13,7 @@ from markupsafe import Markup
 from htareport.render import findings, kernel_names, prose
 from htareport.render.charts import plotly
 from htareport.render.charts import ticks as fmt
-from htareport.render.charts.draw import picture
+from htareport.render.charts.draw import picture_of
 from htareport.render.charts.picture import Picture
 from htareport.render.charts.svg import WIDTH, draw
 from htareport.render.html import bounds
@@ -119,7 +119,7 @@ def slug(text: str) -> str:
 def _part(section: Section, most_charts: int, most_tables: int) -> Part:
     tables = [Source(t, f"table-{slug(section.name)}-{slug(t.spec.name)}") for t in section.tables[:most_tables]]
     told = tuple(source for source in tables if source.is_telling)
-    pictures = [picture(chart) for chart in section.charts[:most_charts]]
+    pictures = [picture_of(chart) for chart in section.charts[:most_charts]]
     least = _LEAST_MARKS if any(not source.table.spec.is_detail for source in told) else 1
     shown = [made for made in pictures if made.num_marks >= least]
     return Part(

@@ -249,7 +249,7 @@ def _datum(value: Any, unit: Unit, labels: dict[str, str], longest: int) -> Any:
     if unit.is_text or number is None or type(value).__name__ in {"bool", "bool_"}:
         full, shown = _texts(value, unit if unit.is_text else Unit.TEXT, labels, longest)
         return full if full == shown else [full, shown]
-    if fmt.is_whole(value) and abs(number) < 2**53:
+    if fmt.is_integer(value) and abs(number) < 2**53:
         return int(value)
     return float(f"{number:.{_DIGITS}g}")
 
