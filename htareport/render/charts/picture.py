@@ -215,7 +215,7 @@ def category_axis(label: str, unit: Unit, values: Sequence[Any]) -> tuple[Axis, 
 
 
 def _visible_text(text: str) -> str:
-    return kernel_names.cut(kernel_names.visible(text), kernel_names.HOVER).strip() or kernel_names.NO_NAME
+    return kernel_names.cut(kernel_names.visible(text), kernel_names.MAX_HOVER).strip() or kernel_names.NO_NAME
 
 
 def series_by_name(rows: Rows, values: Numbers, unit: Unit, labels: Sequence[str]) -> dict[str, Series]:

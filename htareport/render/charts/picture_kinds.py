@@ -100,7 +100,7 @@ def numeric(chart: Chart, rows: Rows) -> Picture:
     cells, unit = (rows.cells("text"), Unit.NAME) if rows.has("text") else (rows.cells("x"), chart.x_unit)
     series = series_by_name(rows, y, chart.y_unit, [fmt.text(cell, unit) for cell in cells])
     picture = _picture(rows, base, axis, series, x, is_horizontal=False, extra=extra)
-    thinned = _every_kth if chart.mark is Mark.SCATTER else _extremes
+    thinned = _thinned if chart.mark is Mark.SCATTER else _extremes
     return replace(picture, series=tuple(map(thinned, picture.series)))
 
 
@@ -253,7 +253,7 @@ def _number_axis(chart: Chart, values: Numbers, ends: Numbers) -> tuple[Axis, Nu
     return Axis(fmt.axis_title(chart.x_label, scale), chart.x_unit, scale, low, high), scaled(values, scale, 9)
 
 
-def _every_kth(series: Series) -> Series:
+def _thinned(series: Series) -> Series:
     return series.reordered(range(0, len(series.base), max(1, math.ceil(len(series.base) / _MAX_MARKS))))
 
 

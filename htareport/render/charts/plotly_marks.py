@@ -36,7 +36,7 @@ def traces(picture: Picture) -> list[Trace]:
     return list(traces_by_mark[picture.chart.mark](picture))
 
 
-def safe(text: str, max_length: int = kernel_names.HOVER) -> str:
+def safe(text: str, max_length: int = kernel_names.MAX_HOVER) -> str:
     """Return text from a trace so that Plotly shows it as it is, cut in the middle where it is very long."""
     return escape(clean(kernel_names.cut(text, max_length)), quote=False)
 

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from htareport.render.charts.palette import Color
 from htareport.render.charts.picture import Axis, Picture
-from htareport.render.kernel_names import HOVER, cut, visible
+from htareport.render.kernel_names import MAX_HOVER, cut, visible
 
 FONT_SIZE = 12
 FONTS = "Arial, Helvetica, Liberation Sans, DejaVu Sans, sans-serif"
@@ -153,7 +153,7 @@ class Canvas:
         """Draw a rectangle."""
         x, y, width, height = box
         head = f'<rect x="{num(x)}" y="{num(y)}" width="{num(max(width, 0.3))}" height="{num(max(height, 0.3))}"'
-        shown = escape(clean(cut(tooltip, HOVER)), quote=False)
+        shown = escape(clean(cut(tooltip, MAX_HOVER)), quote=False)
         self.elements.append((attributes, f"{head}><title>{shown}</title></rect>" if tooltip else f"{head}/>"))
 
     def path(self, d: str, attributes: str) -> None:
