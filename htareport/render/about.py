@@ -1,4 +1,4 @@
-"""What a report says of itself: chips for the head of the page, and everything else of `meta` as a list."""
+"""What a report is about: chips for the head of the page, and everything else of `meta` as a list."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from htareport.render import kernel_names
 from htareport.render.charts import ticks as fmt
 from htareport.report import Report, Unit
 
-_MOST_ITEMS = 24
-_DEEPEST = 3
-_STAMP = 10**16  # From about four months on a time in ns is one since the epoch.
+_MAX_ITEMS = 24
+_MAX_DEPTH = 3
+_MIN_EPOCH_NS = 10**16  # From about four months on a time in ns is one since the epoch.
 _LABELS = {
     "version": "htareport",
     "source": "Folder",
@@ -26,10 +26,10 @@ _LABELS = {
     "start": "Start of the trace",
     "zero_ns": "Zero of all times",
 }
-_MOST_ENTRIES = 80
-_LONGEST_CHIP, _LONGEST_LINE, _LONGEST_ENTRY = 100, 400, 2000
+_MAX_ENTRIES = 80
+_MAX_CHIP, _MAX_LINE, _MAX_ENTRY = 100, 400, 2000
 _FILE_FIELDS = {"name", "rank", "bytes", "note", "reason"}
-_OWN_TABLES = {"files", "left_out", "num_files", "ranks", "options"}
+_SHOWN_AS_TABLES = {"files", "left_out", "num_files", "ranks", "options"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,25 @@ class Entry:
 
 
 def chips(report: Report) -> list[str]:
-    """Return what was measured in a few short pieces: ranks, steps, devices, versions, folder (if no title says it)."""
+    """Return what was measured, a few words each: ranks, steps, devices, versions, folder (unless it is the title)."""
     meta = report.meta
-    pieces = [_ranks(meta), _steps(meta.get("steps")), *_devices(meta.get("devices"))]
+    chips = [_ranks(meta), _steps(meta.get("steps")), *_devices(meta.get("devices"))]
     software = meta.get("software")
     if isinstance(software, Mapping):
-        pieces += [f"{name} {version}" for name, version in list(software.items())[:3] if version]
+        chips += [f"{name} {version}" for name, version in list(software.items())[:3] if version]
     if meta.get("source") and meta["source"] != report.title:
-        pieces.append(str(meta["source"]))
-    return [kernel_names.cut(piece, _LONGEST_CHIP) for piece in pieces if piece]
+        chips.append(str(meta["source"]))
+    return [kernel_names.cut(chip, _MAX_CHIP) for chip in chips if chip]
 
 
 def window(report: Report) -> str:
-    """Return what the numbers are about, as one sentence."""
-    return kernel_names.cut(said(report.meta.get("window")), _LONGEST_LINE)
+    """Return which part of the trace the numbers are about, as one sentence."""
+    return kernel_names.cut(json_text(report.meta.get("window")), _MAX_LINE)
 
 
 def version(report: Report) -> str:
     """Return the version that made the report."""
-    return kernel_names.cut(said(report.meta.get("version")), _LONGEST_CHIP)
+    return kernel_names.cut(json_text(report.meta.get("version")), _MAX_CHIP)
 
 
 def _ranks(meta: Mapping[str, Any]) -> str:
@@ -87,26 +87,26 @@ def _devices(devices: Any) -> list[str]:
 
 
 def entries(report: Report) -> list[Entry]:
-    """Return what `meta` holds beside its tables, known things first, unknown ones as they are."""
-    known = [name for name in _LABELS if name in report.meta]
-    others = [name for name in report.meta if name not in _LABELS and name not in _OWN_TABLES]
-    made = [_entry(name, report.meta[name]) for name in (known + others)[:_MOST_ENTRIES]]
-    kept = [Entry(kernel_names.cut(entry.term, _LONGEST_CHIP), _end(entry.text)) for entry in made if entry.text]
-    left = len(known + others) - _MOST_ENTRIES
-    return [*kept, Entry("More", f"{left:,} entries in the JSON")] if left > 0 else kept
+    """Return the entries of `meta` that are not shown as tables, those with a label first."""
+    labelled_names = [name for name in _LABELS if name in report.meta]
+    other_names = [name for name in report.meta if name not in _LABELS and name not in _SHOWN_AS_TABLES]
+    entries = [_entry(name, report.meta[name]) for name in (labelled_names + other_names)[:_MAX_ENTRIES]]
+    shown = [_cut(entry) for entry in entries if entry.text]
+    num_left_out = len(labelled_names + other_names) - _MAX_ENTRIES
+    return [*shown, Entry("More", f"{num_left_out:,} entries in the JSON")] if num_left_out > 0 else shown
 
 
 def options(report: Report) -> list[Entry]:
     """Return the options of each analysis that has any."""
-    given = report.meta.get("options")
-    if not isinstance(given, Mapping):
-        return [Entry("", _end(said(given)))] if given else []
-    shown = [Entry(kernel_names.cut(str(name), _LONGEST_CHIP), _end(said(value))) for name, value in given.items()]
-    return [entry for entry in shown if entry.text][:_MOST_ENTRIES]
+    options = report.meta.get("options")
+    if not isinstance(options, Mapping):
+        return [_cut(Entry("", json_text(options)))] if options else []
+    entries = [Entry(str(name), json_text(value)) for name, value in options.items()]
+    return [_cut(entry) for entry in entries if entry.text][:_MAX_ENTRIES]
 
 
-def _end(text: str) -> str:
-    return text if len(text) <= _LONGEST_ENTRY else f"{text[: _LONGEST_ENTRY - 1]}…"
+def _cut(entry: Entry) -> Entry:
+    return Entry(kernel_names.cut(entry.term, _MAX_CHIP), kernel_names.cut_end(entry.text, _MAX_ENTRY))
 
 
 def _entry(name: str, value: Any) -> Entry:
@@ -116,11 +116,13 @@ def _entry(name: str, value: Any) -> Entry:
     if name == "devices":
         return Entry(term, ", ".join(_devices(value)))
     if name.endswith("_ns") and isinstance(value, int):
-        return Entry(term, fmt.text(value, Unit.NANOSECONDS) if abs(value) < _STAMP else f"{value} ns since the epoch")
-    return Entry(term, said(value))
+        return Entry(
+            term, fmt.text(value, Unit.NANOSECONDS) if abs(value) < _MIN_EPOCH_NS else f"{value} ns since the epoch"
+        )
+    return Entry(term, json_text(value))
 
 
-def said(value: Any, depth: int = 0) -> str:
+def json_text(value: Any, depth: int = 0) -> str:
     """Return any JSON value as one line of text."""
     if value is None:
         return "–" if depth else ""
@@ -131,42 +133,42 @@ def said(value: Any, depth: int = 0) -> str:
     if isinstance(value, float):
         return fmt.text(value, Unit.COUNT)
     if isinstance(value, Mapping):
-        parts = [f"{name}: {said(item, depth + 1)}" for name, item in list(value.items())[:_MOST_ITEMS]]
+        texts = [f"{name}: {json_text(item, depth + 1)}" for name, item in list(value.items())[:_MAX_ITEMS]]
     elif isinstance(value, (list, tuple)):
-        parts = [said(item, depth + 1) for item in value[:_MOST_ITEMS]]
+        texts = [json_text(item, depth + 1) for item in value[:_MAX_ITEMS]]
     else:
         return str(value) or ("–" if depth else "")
-    more = f" … and {len(value) - _MOST_ITEMS:,} more" if len(value) > _MOST_ITEMS else ""
-    joined = ("; " if depth == 0 else ", ").join(parts) + more
-    return joined if depth < _DEEPEST else "…"
+    more = f" … and {len(value) - _MAX_ITEMS:,} more" if len(value) > _MAX_ITEMS else ""
+    joined = ("; " if depth == 0 else ", ").join(texts) + more
+    return joined if depth < _MAX_DEPTH else "…"
 
 
 def files(report: Report) -> list[dict[str, Any]]:
     """Return the input files, each with name, rank, bytes and note (missing ones are None or empty)."""
-    given = report.meta.get("files")
-    if not isinstance(given, (list, tuple)):
-        return []
-    blank = {"name": "", "rank": None, "bytes": None, "note": ""}
-    return [_short(blank | dict(item)) for item in given if isinstance(item, Mapping)]
+    return _files(report.meta.get("files"), {"name": "", "rank": None, "bytes": None, "note": ""})
 
 
 def num_files(report: Report) -> int:
-    """Return how many input files there are, which may be more than are listed."""
-    given, listed = report.meta.get("num_files"), len(files(report))
-    return max(given, listed) if isinstance(given, int) else listed
+    """Return how many input files there are, which may be more than the report lists."""
+    num_files, num_listed = report.meta.get("num_files"), len(files(report))
+    return max(num_files, num_listed) if isinstance(num_files, int) else num_listed
 
 
 def left_out(report: Report) -> list[dict[str, Any]]:
     """Return the files that were not used, each with name and reason."""
-    given = report.meta.get("left_out")
-    if not isinstance(given, (list, tuple)):
+    return _files(report.meta.get("left_out"), {"name": "", "reason": ""})
+
+
+def _files(files: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the known fields of files as `meta` lists them, their texts cut."""
+    if not isinstance(files, (list, tuple)):
         return []
-    return [_short({"name": "", "reason": ""} | dict(item)) for item in given if isinstance(item, Mapping)]
+    return [
+        {name: _field(value) for name, value in (defaults | dict(file)).items() if name in _FILE_FIELDS}
+        for file in files
+        if isinstance(file, Mapping)
+    ]
 
 
-def _short(item: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value if value is None or isinstance(value, (int, float)) else kernel_names.cut(str(value), _LONGEST_LINE)
-        for name, value in item.items()
-        if name in _FILE_FIELDS
-    }
+def _field(value: Any) -> Any:
+    return value if value is None or isinstance(value, (int, float)) else kernel_names.cut(str(value), _MAX_LINE)

@@ -21,15 +21,17 @@ from htareport.render.markdown import LIMIT, code, marked, words
 from htareport.report import Report, Unit
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_CALLS = re.compile(r"(@|#|!|%|~|\$|&|\bGH-|:(?=\\?/))(?=[\w\\/\"])")  # People, issues, merge requests, labels, links.
-_ENVIRONMENT = {
+_MENTIONS = re.compile(
+    r"(@|#|!|%|~|\$|&|\bGH-|:(?=\\?/))(?=[\w\\/\"])"
+)  # People, issues, merge requests, labels, links.
+_ENVIRONMENT_TERMS = {
     "Folder", "Ranks read", "World size", "Devices", "Steps", "Window", "Versions", "Recorded with",
     "Start of the trace",
 }  # fmt: skip
-_MOST_WARNINGS = 5
-_MOST_GATES = 20
-_MOST_FINDINGS = 3
-_LONGEST_TEXT, _LONGEST_VERDICT = 400, 1_200
+_MAX_WARNINGS = 5
+_MAX_GATES = 20
+_MAX_FINDINGS = 3
+_MAX_TEXT, _MAX_VERDICT = 400, 1_200
 _URL_SAFE = "/:?#@!$&'*+,=%~-._"
 
 
@@ -47,23 +49,23 @@ def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> 
     """
     label, number = highlights.headline(report)
     text = ""
-    for most in (10, 5, 0):
+    for max_rows in (10, 5, 0):
         text = environment().get_template("comment.md.j2").render(
             marker=Markup(marker(name)), label=label, number=_safe(number), title=_name(highlights.title(report)),  # noqa: S704
-            verdict=_safe(report.verdict, _LONGEST_VERDICT), change=_safe(highlights.change(report)),
-            warnings=[_safe(warning) for warning in report.warnings[:_MOST_WARNINGS]],
-            more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
-            gates=[tuple(map(_safe, gate)) for gate in highlights.gates(report)[:_MOST_GATES]],
+            verdict=_safe(report.verdict, _MAX_VERDICT), change=_safe(highlights.change(report)),
+            warnings=[_safe(warning) for warning in report.warnings[:_MAX_WARNINGS]],
+            more_warnings=max(0, len(report.warnings) - _MAX_WARNINGS),
+            gates=[tuple(map(_safe, gate)) for gate in highlights.gates(report)[:_MAX_GATES]],
             crossed=Markup(", ").join(_safe(gate) for gate, state, _ in highlights.gates(report) if state == "crossed"),
             numbers=[tuple(map(_safe, row)) for row in highlights.numbers(report)],
             cards=[(_safe(f.label), _safe(highlights.value(f)), _safe(f.detail)) for f in cards(report.sections)],
             findings=[(_safe(f.severity.capitalize()), _marked(f.title), _safe(saving(f)), _marked(f.advice))
-                      for f in findings(report.sections)[:_MOST_FINDINGS]],
-            more_findings=max(0, len(findings(report.sections)) - _MOST_FINDINGS),
-            kernels=_grid(highlights.kernels(report, most)) if most else None,
-            ranks=_grid(highlights.worst_ranks(report, most)) if most else None,
+                      for f in findings(report.sections)[:_MAX_FINDINGS]],
+            more_findings=max(0, len(findings(report.sections)) - _MAX_FINDINGS),
+            kernels=_grid(highlights.kernels(report, max_rows)) if max_rows else None,
+            ranks=_grid(highlights.worst_ranks(report, max_rows)) if max_rows else None,
             entries=[(_safe(entry.term), _safe(entry.text)) for entry in about.entries(report)
-                     if most and entry.term in _ENVIRONMENT],
+                     if max_rows and entry.term in _ENVIRONMENT_TERMS],
             link=Markup(_link(artifact_url)) if artifact_url else "", version=_safe(about.version(report)),  # noqa: S704
         )  # fmt: skip
         if len(text) <= LIMIT:
@@ -73,8 +75,8 @@ def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> 
 
 def _link(url: str) -> str:
     """Return a URL with everything escaped that Markdown could read."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc or not url.isprintable() or " " in url:
+    url_parts = urlsplit(url)
+    if url_parts.scheme not in {"http", "https"} or not url_parts.netloc or not url.isprintable() or " " in url:
         raise UsageError(f"--artifact-url {url}: is no http(s) URL")
     return quote(url, safe=_URL_SAFE)
 
@@ -90,26 +92,26 @@ def _grid(grid: highlights.Grid | None) -> tuple[str, Markup] | None:
     return grid.title + more, Markup("\n".join(f"| {line} |" for line in (head, rule, *body)))  # noqa: S704  escaped
 
 
-def _cell(item: Any, unit: Unit) -> str:
-    shown = fmt.text(item, unit)
+def _cell(cell: Any, unit: Unit) -> str:
+    text = fmt.text(cell, unit)
     return (
-        code(kernel_names.cut(shown, highlights.LONGEST_NAME))
-        if unit.is_text and not fmt.is_missing(item)
-        else calm(shown)
+        code(kernel_names.cut(text, highlights.LONGEST_NAME))
+        if unit.is_text and not fmt.is_missing(cell)
+        else calm(text)
     )
 
 
-def calm(text: str, longest: int = _LONGEST_TEXT) -> str:
+def calm(text: str, max_length: int = _MAX_TEXT) -> str:
     """Return text as plain words that call nobody: an invisible space stands behind each sign that could."""
-    return _CALLS.sub("\\1&#8203;", words(kernel_names.cut(text, longest)))
+    return _MENTIONS.sub("\\1&#8203;", words(kernel_names.cut(text, max_length)))
 
 
-def _safe(text: str, longest: int = _LONGEST_TEXT) -> Markup:
-    return Markup(calm(text, longest))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
+def _safe(text: str, max_length: int = _MAX_TEXT) -> Markup:
+    return Markup(calm(text, max_length))  # noqa: S704  escaped for Markdown; HTML's escapes would show there
 
 
 def _marked(text: str) -> Markup:
-    return Markup(marked(kernel_names.cut(text, _LONGEST_TEXT), calm))  # noqa: S704  ditto
+    return Markup(marked(kernel_names.cut(text, _MAX_TEXT), calm))  # noqa: S704  ditto
 
 
 def _name(text: str) -> Markup:

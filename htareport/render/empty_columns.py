@@ -1,4 +1,4 @@
-"""What of a table says nothing: columns without a value, and whole tables of zeros."""
+"""Which columns of a table hold no value, and which tables hold nothing but zeros."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def has_value(cells: Iterable[Any]) -> bool:
     return any(not _is_blank(cell) for cell in cells)
 
 
-def is_telling(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> bool:
+def has_content(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> bool:
     """Whether a table has rows, and in a column that is no key anything but blanks and zeros.
 
-    `values` are the cells by column, None for what is missing. A table of keys only is a list, which tells by itself.
+    `values` are the cells by column, None where one is missing. A table of keys only is a list: its rows suffice.
     """
     measures = [cells for column, cells in zip(columns, values, strict=True) if not column.is_key]
     if not measures:
@@ -26,10 +26,10 @@ def is_telling(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> bo
     return any(not _is_blank(cell) and fmt.number(cell) != 0 for cells in measures for cell in cells)
 
 
-def tells(table: Table) -> bool:
-    """Whether a table is made to be shown and is telling; see `is_telling`."""
+def is_shown(table: Table) -> bool:
+    """Whether a table has content, and is not for computing only."""
     values = (column_values(table.frame[column.name]) for column in table.spec.columns)
-    return not table.spec.is_data and is_telling(table.spec.columns, list(values))
+    return not table.spec.is_data and has_content(table.spec.columns, list(values))
 
 
 def _is_blank(cell: Any) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-_SHORT_LABEL = 12
+_MAX_UNBROKEN_LABEL = 12
 _SENTENCE = re.compile(r"(?<!\bvs)(?<!\bno)(?<!\be\.g)(?<!\bi\.e)\. +(?=\S)", re.IGNORECASE)
 _CONTROL = re.compile("[\x01-\x08\x0b-\x1f\x7f]")
 
@@ -44,7 +44,7 @@ def environment() -> Environment:
 
     from htareport.render import prose  # noqa: PLC0415
 
-    environment = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(templates_dir()),
         autoescape=True,
         undefined=StrictUndefined,
@@ -53,14 +53,14 @@ def environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_shown,
     )
-    environment.filters["two_lines"] = _two_lines
-    environment.filters["headline"] = headline
-    environment.filters["whole"] = _whole
-    environment.filters["unit"] = _unit
-    environment.filters["count"] = _count
-    environment.filters["inline"] = prose.inline
-    environment.filters["css_string"] = _css_string
-    return environment
+    jinja.filters["two_lines"] = _two_lines
+    jinja.filters["headline"] = headline
+    jinja.filters["whole"] = _exact
+    jinja.filters["unit"] = _unit
+    jinja.filters["count"] = _count
+    jinja.filters["inline"] = prose.inline
+    jinja.filters["css_string"] = _css_string
+    return jinja
 
 
 def _shown(value: Any) -> Any:
@@ -70,10 +70,16 @@ def _shown(value: Any) -> Any:
 
 def _two_lines(label: str) -> str:
     """Return a heading that breaks once at most, near its middle: columns out of sight set no one's height."""
-    words = label.replace(" %", "\u00a0%").split(" ") if len(label) > _SHORT_LABEL else [label.replace(" ", "\u00a0")]
+    words = (
+        label.replace(" %", "\u00a0%").split(" ")
+        if len(label) > _MAX_UNBROKEN_LABEL
+        else [label.replace(" ", "\u00a0")]
+    )
     breaks = range(1, len(words))
-    at = min(breaks, key=lambda i: max(len(" ".join(words[:i])), len(" ".join(words[i:]))), default=0)
-    return " ".join(filter(None, ("\u00a0".join(words[:at]), "\u00a0".join(words[at:]))))
+    break_index = min(
+        breaks, key=lambda index: max(len(" ".join(words[:index])), len(" ".join(words[index:]))), default=0
+    )
+    return " ".join(filter(None, ("\u00a0".join(words[:break_index]), "\u00a0".join(words[break_index:]))))
 
 
 def headline(text: str) -> tuple[str, str]:
@@ -82,7 +88,7 @@ def headline(text: str) -> tuple[str, str]:
     return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
 
 
-def _whole(text: str) -> Markup:
+def _exact(text: str) -> Markup:
     """Return a text as it is, its control characters by number: `{{ name|whole }}` stands for the name and no other."""
     return Markup(_CONTROL.sub(lambda match: f"&#{ord(match[0])};", str(escape(text))))  # noqa: S704  it is escaped
 
@@ -94,7 +100,10 @@ def _unit(value: Any, unit: str) -> str:
 
 def _css_string(text: str) -> Markup:
     """Text inside a CSS string: all but plain characters as escapes, so that nothing in it ends string or style."""
-    plain = (c if c.isascii() and (c.isalnum() or c in " .-_") else f"\\{ord(c):x} " for c in text)
+    plain = (
+        character if character.isascii() and (character.isalnum() or character in " .-_") else f"\\{ord(character):x} "
+        for character in text
+    )
     return Markup("".join(plain))  # noqa: S704  as said
 
 

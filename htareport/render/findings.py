@@ -1,4 +1,4 @@
-"""Findings as every format tells them: in the report's order, what each could save, where to look, what was fine."""
+"""Findings in words, as every format shows them: what each could save, where to look, and which rules found nothing."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from htareport.render.html import bounds
 from htareport.report import Report, Section, Status, Unit
 from htareport.report.findings import Finding, Span
 from htareport.report.json_codec import column_values
+from htareport.report.number_lists import range_texts
 
 SECTION = "findings"  # Name of the section that is shown as cards, and nowhere else.
-_TOO_LITTLE = "too little by itself"  # Outcome of a rule that found something which is not worth a finding.
+_TOO_SMALL = "too little by itself"  # Outcome of a rule whose finding would save too little.
 _ID = re.compile(r"[^A-Za-z0-9_]+")
-_LONGEST_ID = 80
-_MOST_NUMBERS, _FIRST_NUMBERS = 20, 5  # Ranks or steps, or runs of them, in a sentence; of more only these.
-_MOST_PLACES = 5
-_PLACES = (
+_MAX_ID = 80
+_MAX_RANGES, _SHOWN_RANGES = 20, 5  # Of ranks or steps in a sentence; of more only these.
+_MAX_PLACES = 5
+_PLACES_HELP = (
     "Where to look: times count from the run's first event. Perfetto (ui.perfetto.dev) opens the trace file of each "
     "rank; its ruler counts from the file's first row."
 )
-_COMPUTED = " Ranks still wait for each other, transfers last as long, and what compute hides stays hidden."
-_ONE = 0.95  # Per cent that reads as one.
-_FEW = 2  # Numbers in a row that are told one by one.
-_COVERED = 0.95  # Of a saving: a finding that adds so much to those before it overlaps with none of them.
+_REPLAY_NOTE = " Ranks still wait for each other, transfers last as long, and what compute hides stays hidden."
+_MIN_WHOLE_PERCENT = 0.95  # Rounds to 1 %.
+_NEW_SHARE = 0.95  # Of a saving: with so much of it not covered before, a finding overlaps with none.
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One finding with what is told of it in words; `section` is id and title of the section with its numbers."""
+    """One finding with its sentences; `section` is id and title of the section with its numbers."""
 
     id: str
     finding: Finding
@@ -46,7 +46,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked for and is no finding: `fine` by family, too `small`, and `unknown` by why it is."""
+    """The rules without a finding: `fine` by family, too `small` a saving, and `unknown` by the reason."""
 
     fine: tuple[tuple[str, tuple[str, ...]], ...]
     small: tuple[str, ...]
@@ -61,8 +61,8 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a report says of findings: the first as cards, and how many more there are."""
+class FindingsSummary:
+    """The findings of a report: the first as cards, and how many more there are."""
 
     cards: tuple[Card, ...]
     more: int
@@ -72,56 +72,64 @@ class Told:
 
     @property
     def of_places(self) -> str:
-        """What times of places mean; empty without any."""
-        return _PLACES if any(card.places for card in self.cards) else ""
+        """What the times of places mean; empty without any."""
+        return _PLACES_HELP if any(card.places for card in self.cards) else ""
 
 
-def told(report: Report, most: int, links: Mapping[str, tuple[str, str]] | None = None) -> Told | None:
-    """Return at most so many findings; None of a report for which none were looked for.
+def summary(
+    report: Report, max_findings: int, links: Mapping[str, tuple[str, str]] | None = None
+) -> FindingsSummary | None:
+    """Return the first findings; None where no rules ran.
 
-    `links` has id and title, by name, of the sections that there are to link to.
+    `links` has, by name, id and title of the sections that findings can link to.
     """
-    section, every = section_of(report), findings(report.sections)
-    if section is None and not every:
+    section, all_findings = findings_section(report), findings(report.sections)
+    if section is None and not all_findings:
         return None
     notes, how = (section.notes, section.help) if section else ((), "")
-    shown = tuple(cards(every[:most], links or {}))
-    return Told(shown, len(every) - len(shown), notes, checked(section), how)
+    shown_cards = tuple(cards(all_findings[:max_findings], links or {}))
+    return FindingsSummary(shown_cards, len(all_findings) - len(shown_cards), notes, checked(section), how)
 
 
-def num_before(report: Report, shown: Sequence[str]) -> int:
-    """Return how many of some sections, by name, come before the findings: of a comparison, what changed."""
+def num_before(report: Report, section_names: Sequence[str]) -> int:
+    """Return how many of these sections come before the findings: in a comparison, the one with the changes."""
     order = [section.name for section in report.sections]
     before = set(order[: order.index(SECTION)]) if SECTION in order else set[str]()
-    return sum(name in before for name in shown)
+    return sum(name in before for name in section_names)
 
 
 def findings(sections: Iterable[Section]) -> list[Finding]:
-    """Return all findings, in the order of the report: what is most worthwhile first."""
+    """Return all findings in the order of the report, the largest saving first."""
     return [finding for section in sections for finding in section.findings]
 
 
-def section_of(report: Report) -> Section | None:
-    """Return the section of findings, if the report has one that could be made."""
+def findings_section(report: Report) -> Section | None:
+    """Return the section of findings, or None where it is missing or failed."""
     return next((s for s in report.sections if s.name == SECTION and s.status is Status.OK), None)
 
 
-def cards(given: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> list[Card]:
-    """Return findings as cards, their texts of bounded length; `links` as in `told`."""
-    ids = Counter[str]()
+def other_sections(report: Report) -> list[Section]:
+    """Return the sections with results, without that of findings."""
+    section_of_findings = findings_section(report)
+    return [s for s in report.sections if s.status is Status.OK and s is not section_of_findings]
+
+
+def cards(findings: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> list[Card]:
+    """Return findings as cards, their texts of bounded length; `links` as in `summary`."""
+    id_count = Counter[str]()
     cards = list[Card]()
-    for finding in map(bounds.finding, given):
-        name = f"f-{_ID.sub('-', finding.code)[:_LONGEST_ID].strip('-') or 'x'}"
-        ids[name] += 1
+    for finding in map(bounds.finding, findings):
+        card_id = f"f-{_ID.sub('-', finding.code)[:_MAX_ID].strip('-') or 'x'}"
+        id_count[card_id] += 1
         cards.append(
             Card(
-                name if ids[name] == 1 else f"{name}-{ids[name]}",
+                card_id if id_count[card_id] == 1 else f"{card_id}-{id_count[card_id]}",
                 finding,
                 saving(finding),
                 between(finding),
                 after(finding),
                 where(finding),
-                tuple(place(span) for span in finding.spans[:_MOST_PLACES]),
+                tuple(span_text(span) for span in finding.spans[:_MAX_PLACES]),
                 hint(finding.spans),
                 links.get(finding.section),
             )
@@ -130,119 +138,113 @@ def cards(given: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> lis
 
 
 def saving(finding: Finding) -> str:
-    """Return what a finding would save, and of what, if it says so: `up to 491 ms per step, 41 %`.
+    """Return what a finding could save: `up to 491 ms per step, 41 %`; empty where that is not known.
 
-    Where it is known, what becomes of the step follows: `; step 1.20 s → 709 ms`.
+    The new step time follows where it is known: `; mean step 1.20 s → 709 ms`.
     """
     if not finding.saving_ns:
         return ""
-    most = ", ".join(filter(None, (f"up to {_time(finding.saving_ns)}{_per(finding)}", _share(finding.share))))
-    return "; ".join(filter(None, (most, _step(finding))))
+    ceiling = ", ".join(filter(None, (f"up to {_time(finding.saving_ns)}{_base(finding)}", _share(finding.share))))
+    return "; ".join(filter(None, (ceiling, _step(finding))))
 
 
 def _step(finding: Finding) -> str:
     if finding.step_ns is None or finding.without_ns is None:
         return ""
-    before, after = _time(finding.step_ns), _time(finding.without_ns)
-    return f"mean step {before} → {after}" if before != after else f"mean step stays {before}"
+    now, without = _time(finding.step_ns), _time(finding.without_ns)
+    return f"mean step {now} → {without}" if now != without else f"mean step stays {now}"
 
 
 def after(finding: Finding) -> str:
-    """Return what the step would be without it, and how that is known; else that the saving is a ceiling, and why."""
+    """Return the step time without the finding's cause and how it was computed, or why the saving is only a ceiling."""
     if not finding.saving_ns:
         return ""
-    if words := _step(finding):
-        stays = "" if "→" in words else ": other ranks, or collectives, are waited for as long"
-        how = _COMPUTED if finding.is_across_ranks else ""
-        return f"{words[:1].upper()}{words[1:]} if all of this, and nothing else, were gone{stays}.{how}"
+    if step := _step(finding):
+        others_wait = "" if "→" in step else ": other ranks, or collectives, are waited for as long"
+        note = _REPLAY_NOTE if finding.is_across_ranks else ""
+        return f"{step[:1].upper()}{step[1:]} if all of this, and nothing else, were gone{others_wait}.{note}"
     return f"A ceiling, as {finding.ceiling}." if finding.ceiling else ""
 
 
 def between(finding: Finding) -> str:
-    """Return between what a saving lies, and what of it no finding before has: a sentence or two."""
+    """Return the range of a saving, and how much of it the findings before do not cover: a sentence or two."""
     if not finding.saving_ns:
         return ""
     low, share = finding.low_ns, _share(finding.share)
     times = f"{_time(low)} to {_time(finding.saving_ns)}" if low and low < finding.saving_ns else ""
-    said = f"{times or f'up to {_time(finding.saving_ns)}'}{_per(finding)}{f' (up to {share})' if share else ''}."
-    further = finding.further_ns
-    if further is None or further >= _COVERED * finding.saving_ns:
-        return said
-    return f"{said} Beyond what is above: {f'up to {_time(further)}' if further else 'nothing'}."
+    sentence = f"{times or f'up to {_time(finding.saving_ns)}'}{_base(finding)}{f' (up to {share})' if share else ''}."
+    not_covered = finding.further_ns
+    if not_covered is None or not_covered >= _NEW_SHARE * finding.saving_ns:
+        return sentence
+    return f"{sentence} Beyond what is above: {f'up to {_time(not_covered)}' if not_covered else 'nothing'}."
 
 
-def _per(finding: Finding) -> str:
+def _base(finding: Finding) -> str:
     return " per step" if finding.is_per_step else " in all"
 
 
-def _time(ns: float) -> str:
-    return fmt.text(ns, Unit.NANOSECONDS)
+def _time(time_ns: float) -> str:
+    return fmt.text(time_ns, Unit.NANOSECONDS)
 
 
 def _share(share: float | None) -> str:
-    """In whole percents; below one with a decimal."""
+    """Return a share in whole percent, below one with a decimal."""
     if not share:
         return ""
     percent = 100 * share
-    return f"{percent:.{0 if percent >= _ONE else 1}f}{fmt.NNBSP}%"
+    return f"{percent:.{0 if percent >= _MIN_WHOLE_PERCENT else 1}f}{fmt.NNBSP}%"
 
 
 def where(finding: Finding) -> str:
-    """Return on which ranks and in which steps, if not on all and not in the title anyway."""
-    said = filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps)))
-    return ", ".join(each for each in said if not re.search(rf"\b{re.escape(each)}\b", finding.title, re.IGNORECASE))
+    """Return on which ranks and in which steps, unless on all or named in the title."""
+    places = filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps)))
+    return ", ".join(
+        place for place in places if not re.search(rf"\b{re.escape(place)}\b", finding.title, re.IGNORECASE)
+    )
 
 
-def _numbered(what: str, numbers: Collection[int]) -> str:
-    """Return `rank 3` or `ranks 0 to 6, 9`; of very many runs how many numbers they are, and the first."""
-    runs = list[list[int]]()
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    parts = list[str]()
-    for run in runs:
-        parts += [f"{run[0]} to {run[-1]}"] if len(run) > _FEW else [str(number) for number in run]
-    if not parts:
-        return ""
-    count = len(set(numbers))
-    if len(parts) > _MOST_NUMBERS:
-        return f"{count:,} {what}s ({', '.join(parts[:_FIRST_NUMBERS])}, …)"
-    return f"{what}{'s' if count > 1 else ''} {', '.join(parts)}"
+def _numbered(noun: str, numbers: Collection[int]) -> str:
+    """Return `rank 3` or `ranks 0 to 6, 9`; of very many ranges how many numbers they have, and the first."""
+    distinct = set(numbers)
+    texts = range_texts(distinct, " to ")
+    if len(texts) > _MAX_RANGES:
+        return f"{len(distinct):,} {noun}s ({', '.join(texts[:_SHOWN_RANGES])}, …)"
+    return f"{noun}{'s' if len(distinct) > 1 else ''} {', '.join(texts)}" if texts else ""
 
 
-def place(span: Span) -> str:
-    """Return where to look: `rank 0, step 6, at 965 ms for 126 ms: name`."""
+def span_text(span: Span) -> str:
+    """Return where to look in the trace: `rank 0, step 6, at 965 ms for 126 ms: name`."""
     step = "" if span.step is None else f", step {span.step}"
-    at = f"rank {span.rank}{step}, at {_time(span.start)} for {_time(span.end - span.start)}"
-    return f"{at}: {span.name}" if span.name else at
+    text = f"rank {span.rank}{step}, at {_time(span.start)} for {_time(span.end - span.start)}"
+    return f"{text}: {span.name}" if span.name else text
 
 
 def hint(spans: Sequence[Span]) -> str:
-    """Return what to search for in a viewer of traces to find the places; empty where nothing is known."""
+    """Return what to search for in a trace viewer to find the places; empty where nothing is known."""
     step = next((f"`ProfilerStep#{span.step}`" for span in spans if span.step is not None), "")
     name = "the name" if any(span.name for span in spans) else ""
     return f"In Perfetto, search for {', then for '.join(filter(None, (step, name)))}." if step or name else ""
 
 
 def checked(section: Section | None) -> Checked | None:
-    """Return what was looked for and not found; None where the section does not tell."""
-    table = next((t for t in section.tables if t.spec.name == "checked"), None) if section else None
+    """Return the rules without a finding; None where the section has no table of them."""
+    tables = section.tables if section else ()
+    table = next((table for table in tables if table.spec.name == "checked"), None)
     columns = ("code", "title", "family", "state")
     if table is None or not set(columns) <= set(table.frame.columns):
         return None
-    fine, small, unknown = dict[str, list[str]](), list[str](), dict[str, list[str]]()
-    for code, title, family, state in zip(*(map(str, column_values(table.frame[c])) for c in columns), strict=True):
+    fine, too_small, unknown = dict[str, list[str]](), list[str](), dict[str, list[str]]()
+    cells = (map(str, column_values(table.frame[column])) for column in columns)
+    for code, title, family, state in zip(*cells, strict=True):
         rule = f"{title} ({code})"
         if state == "fine":
             fine.setdefault(family, []).append(rule)
-        elif state == _TOO_LITTLE:
-            small.append(rule)
+        elif state == _TOO_SMALL:
+            too_small.append(rule)
         elif state != "found":
             unknown.setdefault(state[:1].upper() + state[1:], []).append(rule)
-    return Checked(_frozen(fine), tuple(small), _frozen(unknown))
+    return Checked(_as_tuples(fine), tuple(too_small), _as_tuples(unknown))
 
 
-def _frozen(groups: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _as_tuples(groups: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((name, tuple(titles)) for name, titles in groups.items())

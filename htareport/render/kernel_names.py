@@ -1,6 +1,6 @@
 """Short names of kernels for tables and charts. The full name stays in data, tooltips and files.
 
-Short names may collide: rows are keyed by full names, and `labels` adds a difference to those shown together. Every step
+Short names may collide: rows are keyed by full names, and `labels` adds a difference to those shown together. Each step
 is linear in the name's length, since names come from trace files and may be long and hostile; whatever is not shaped
 like C++ is only cut in the middle. Characters that are invisible or turn the reading direction are spelled out.
 """
@@ -167,14 +167,19 @@ def cut(name: str, max_length: int = MAX_LABEL) -> str:
     return f"{name[:head_length]}…{name[len(name) - (max_length - head_length - 1) :]}"
 
 
+def cut_end(text: str, max_length: int) -> str:
+    """Return a text that ends in an ellipsis where it is longer than `max_length` characters."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
 @lru_cache(maxsize=65536)
 def short(name: str, max_length: int = MAX_LABEL) -> str:
     """Return a readable name of no more than `max_length` characters.
 
     C++ names lose return type, parameters, known namespaces and template bodies; they keep the functor (in brackets),
     the number type and the tile name of cutlass. Mangled names keep the function and its first template argument (in
-    brackets). All others (C names, Triton, copies, markup) stay as they are. In a chain of names, joined by arrows, each
-    is shortened.
+    brackets). All others (C names, Triton, copies, markup) stay as they are. In a chain of names, joined by arrows,
+    each is shortened.
     """
     plain = " ".join(visible(cut(name, 2 * _MAX_READ).translate(_LINE_BREAKS)).split())
     kernels = plain.split(_ARROW)
@@ -256,14 +261,14 @@ def _from_cpp(name: str) -> str:
 def _outline(name: str) -> tuple[str, str]:
     """Return the text outside template brackets, up to the parameters, and the text inside them."""
     outside, inside, depth = list[str](), list[str](), 0
-    for token in re.split(r"([<>(])", name):
-        if token == "(" and not depth and outside:
+    for fragment in re.split(r"([<>(])", name):
+        if fragment == "(" and not depth and outside:
             break
-        if token == "<":
+        if fragment == "<":
             depth += 1
-        elif token == ">" and depth:
+        elif fragment == ">" and depth:
             depth -= 1
             inside.append(" ")
             continue
-        (inside if depth else outside).append(token)
+        (inside if depth else outside).append(fragment)
     return "".join(outside), "".join(inside)

@@ -63,7 +63,7 @@ def markdown(report: Report) -> str:
 
 
 def _render(report: Report, rows: int, most: int | None) -> str:
-    good, told = _good(report), findings.told(report, _MOST_FINDINGS)
+    good, told = _good(report), findings.summary(report, _MOST_FINDINGS)
     shown = good[:most]
     blocks = [Block(words(section.title), _table(section, rows)) for section in shown]
     return environment().get_template("report.md.j2").render(
@@ -83,7 +83,7 @@ def _render(report: Report, rows: int, most: int | None) -> str:
 
 def _good(report: Report) -> list[Section]:
     """The sections that could be made, but for the findings, which stand before them."""
-    advice = findings.section_of(report)
+    advice = findings.findings_section(report)
     return [section for section in report.sections if section.status is Status.OK and section is not advice]
 
 
@@ -107,7 +107,7 @@ def _reasons(report: Report, status: Status) -> list[tuple[Markup, Markup]]:
 
 
 def _table(section: Section, rows: int) -> str:
-    table = next(filter(empty_columns.tells, section.tables), None)
+    table = next(filter(empty_columns.is_shown, section.tables), None)
     if table is None or not rows:
         return ""
     values = {column.name: column_values(table.frame[column.name].head(rows)) for column in table.spec.columns}

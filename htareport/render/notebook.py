@@ -41,11 +41,11 @@ def section_html(section: Section) -> str:
 def notebook_html(report: Report) -> str:
     """Return a whole report as HTML."""
     report = bounded(report)
-    advice = findings.section_of(report)
+    advice = findings.findings_section(report)
     shown = [s for s in report.sections if s.status is not Status.NOT_APPLICABLE and s is not advice]
     return environment().get_template("notebook.html.j2").render(
         report=report, chips=about.chips(report), cards=cards(report.sections),
-        told=findings.told(report, _MOST_FINDINGS),
+        told=findings.summary(report, _MOST_FINDINGS),
         cells=[_cell(section) for section in shown],
         missing=[section for section in report.sections if section.status is Status.NOT_APPLICABLE],
     )  # fmt: skip
@@ -54,5 +54,5 @@ def notebook_html(report: Report) -> str:
 def _cell(section: Section) -> _Cell:
     pictures = tuple(Markup(svg(chart, xmlns=False)) for chart in section.charts)  # noqa: S704  it escapes what it shows
     sources = (tables.Source(table, "") for table in section.tables if not table.spec.is_data)
-    heads = tuple((source, source.rows(_ROWS)) for source in sources if source.is_telling)
+    heads = tuple((source, source.rows(_ROWS)) for source in sources if source.has_content)
     return _Cell(section, prose.split_help(section.help), pictures, heads)

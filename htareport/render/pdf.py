@@ -138,7 +138,7 @@ def summary_html(report: Report, blocks: list[Block], paper: str, full_report: t
         report=report, title=highlights.title(report), blocks=blocks, paper=paper, full_report=full_report,
         chips=about.chips(report), cards=cards(report.sections), told=_told(report),
         before=findings.num_before(report, [block.section.name for block in blocks]),
-        window=about.said(report.meta.get("window")), version=about.said(report.meta.get("version")),
+        window=about.json_text(report.meta.get("window")), version=about.json_text(report.meta.get("version")),
         missing=sections.missing(report), elsewhere=_elsewhere(report, blocks),
         failed=[s for s in report.sections if s.status is Status.FAILED],
     )  # fmt: skip
@@ -146,12 +146,12 @@ def summary_html(report: Report, blocks: list[Block], paper: str, full_report: t
 
 def _good(report: Report) -> list[Section]:
     """The sections that could be made, but for the findings, which stand on the first page."""
-    advice = findings.section_of(report)
+    advice = findings.findings_section(report)
     return [section for section in report.sections if section.status is Status.OK and section is not advice]
 
 
-def _told(report: Report) -> findings.Told | None:
-    return findings.told(report, _MOST_BESIDE_CHANGES if highlights.is_comparison(report) else _MOST_FINDINGS)
+def _told(report: Report) -> findings.FindingsSummary | None:
+    return findings.summary(report, _MOST_BESIDE_CHANGES if highlights.is_comparison(report) else _MOST_FINDINGS)
 
 
 def _height(card: findings.Card) -> float:
@@ -169,7 +169,7 @@ def _elsewhere(report: Report, blocks: list[Block]) -> list[str]:
 
 def _block(section: Section, most_charts: int, most_rows: int) -> Block:
     table = next(
-        (t for t in section.tables if len(t.frame) > 1 and not t.spec.is_detail and empty_columns.tells(t)), None
+        (t for t in section.tables if len(t.frame) > 1 and not t.spec.is_detail and empty_columns.is_shown(t)), None
     )
     columns, rows = _rows(table, most_rows) if table and most_rows else ((), ())
     pictures = list(islice((made for made in map(picture_of, section.charts) if made.num_marks), most_charts))

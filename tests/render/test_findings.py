@@ -103,7 +103,7 @@ def test_places_in_words():
     assert told.where(replace(LOADER, ranks=(7,), title="Rank 7 is late")) == ""
     assert told.where(replace(LOADER, ranks=(7,), title="Rank 70 is late")) == "rank 7"
     assert told.where(replace(LOADER, ranks=tuple(range(0, 60, 2)))).endswith("30 ranks (0, 2, 4, 6, 8, …)")
-    assert [told.place(span) for span in LOADER.spans] == [
+    assert [told.span_text(span) for span in LOADER.spans] == [
         "rank 0, step 6, at 965\u202fms for 126\u202fms: next", "rank 3, at 0\u202fns for 1.00\u202fµs",
     ]  # fmt: skip
     assert told.hint(LOADER.spans) == "In Perfetto, search for `ProfilerStep#6`, then for the name."

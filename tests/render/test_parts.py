@@ -10,7 +10,7 @@ from render.test_html import Page, block
 
 from htareport.render.environment import headline
 from htareport.render.html.page import html
-from htareport.render.html.sections import parts
+from htareport.render.html.sections import page_sections
 from htareport.render.markdown import markdown
 from htareport.report import Chart, Column, Mark, Report, Section, Status, Table, TableSpec, Unit, key
 
@@ -110,7 +110,7 @@ FEW, MANY, LONG = bars(4), bars(8), bars(4, name="l", start="autograd::engine::e
     ],
 )
 def test_width_of_charts(charts, wide):
-    made = parts(Report("r", sections=(section(charts=charts),)))
+    made = page_sections(Report("r", sections=(section(charts=charts),)))
     assert [figure.is_wide for figure in made[0].figures] == wide
 
 

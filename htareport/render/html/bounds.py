@@ -1,6 +1,7 @@
-"""Upper bounds for the words of a page: reports may come from anywhere, and nothing in one may make the page endless.
+"""Limits for the texts of a page, since a report may come from anywhere and its page must not grow without end.
 
-Tables and charts have their own (`fit`). What is cut ends in an ellipsis, and lists say how many items they leave out.
+Tables and charts have their own limits (`fit`). A text that is cut ends in an ellipsis; a list says how many it leaves
+out.
 """
 
 from __future__ import annotations
@@ -8,52 +9,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from htareport.render import kernel_names
+from htareport.render.kernel_names import cut, cut_end
 from htareport.report import Chart, Column, Fact, Report, Section, Table
 from htareport.report.findings import Finding
 
-MOST_CHARTS, MOST_TABLES = 300, 300  # Of a report; more are not drawn.
-_MOST_SECTIONS = 150
-_MOST_NOTES, _MOST_LINES, _MOST_WARNINGS = 20, 40, 105
-_TITLE, _LINE, _PARAGRAPH = 200, 600, 1500
-_LABEL = 100
-_MOST_PLACES, _PLACE = 5, 200
-_HELP_OF_ALL = 300_000  # Characters, shared by the sections.
-_TOLD_OF_ALL = 150_000
+MAX_CHARTS, MAX_TABLES = 300, 300  # Of a report; more are not drawn.
+_MAX_SECTIONS = 150
+_MAX_NOTES, _MAX_LINES, _MAX_WARNINGS = 20, 40, 105
+_MAX_TITLE, _MAX_LINE, _MAX_PARAGRAPH = 200, 600, 1500
+_MAX_LABEL = 100
+_MAX_SPANS, _MAX_SPAN_NAME = 5, 200
+_MAX_TOTAL_HELP = 300_000  # Characters, shared by the sections.
+_MAX_TOTAL_NOTES = 150_000
 
 
 def bounded(report: Report) -> Report:
-    """Return the report with the words and lists that a page has room for; tables and charts stay whole."""
-    sections = report.sections[:_MOST_SECTIONS]
-    help_, notes = (room // max(len(sections), 1) for room in (_HELP_OF_ALL, _TOLD_OF_ALL))
-    unsaid = len(report.sections) - len(sections)
-    warnings = listed([_line(warning) for warning in report.warnings], _MOST_WARNINGS, "warning")
-    if unsaid:
-        warnings = [f"{unsaid:,} more sections did not fit into this file; the JSON has them.", *warnings]
+    """Return the report with texts and lists cut to what a page can hold; tables and charts stay as they are."""
+    sections = report.sections[:_MAX_SECTIONS]
+    max_help, max_notes = (characters // max(len(sections), 1) for characters in (_MAX_TOTAL_HELP, _MAX_TOTAL_NOTES))
+    num_left_out = len(report.sections) - len(sections)
+    warnings = _listed([_line(warning) for warning in report.warnings], _MAX_WARNINGS, "warning")
+    if num_left_out:
+        warnings = [f"{num_left_out:,} more sections did not fit into this file; the JSON has them.", *warnings]
     return Report(
-        _end(report.title, _TITLE), _end(report.verdict, _PARAGRAPH), report.meta, tuple(warnings),
-        tuple(_section(section, help_, notes) for section in sections),
+        cut_end(report.title, _MAX_TITLE), cut_end(report.verdict, _MAX_PARAGRAPH), report.meta, tuple(warnings),
+        tuple(_section(section, max_help, max_notes) for section in sections),
     )  # fmt: skip
 
 
-def listed(items: Sequence[str], most: int, what: str) -> list[str]:
+def _listed(items: Sequence[str], max_items: int, noun: str) -> list[str]:
     """Return the first items, and a sentence that says how many more there are."""
-    left = len(items) - most
-    more = [f"{left:,} more {what}{'' if left == 1 else 's'} in the JSON."] if left > 0 else []
-    return [*items[:most], *more]
+    num_more = len(items) - max_items
+    more = [f"{num_more:,} more {noun}{'' if num_more == 1 else 's'} in the JSON."] if num_more > 0 else []
+    return [*items[:max_items], *more]
 
 
-def _section(section: Section, help_: int, notes: int) -> Section:
-    told = listed([_line(note) for note in section.notes], _MOST_NOTES, "note")
-    while len(told) > 1 and sum(map(len, told)) > notes:
-        told = listed(told, len(told) // 2, "note")
+def _section(section: Section, max_help: int, max_notes: int) -> Section:
+    notes = _listed([_line(note) for note in section.notes], _MAX_NOTES, "note")
+    while len(notes) > 1 and sum(map(len, notes)) > max_notes:
+        notes = _listed(notes, len(notes) // 2, "note")
     return replace(
         section,
-        title=_end(section.title, _TITLE),
-        group=_end(section.group, _LABEL),
-        help=_end(section.help, min(help_, 12_000)),
-        reason=_end(section.reason, _PARAGRAPH),
-        notes=tuple(told),
+        title=cut_end(section.title, _MAX_TITLE),
+        group=cut_end(section.group, _MAX_LABEL),
+        help=cut_end(section.help, min(max_help, 12_000)),
+        reason=cut_end(section.reason, _MAX_PARAGRAPH),
+        notes=tuple(notes),
         facts=tuple(map(_fact, section.facts)),
         findings=tuple(map(finding, section.findings)),
         charts=tuple(map(_chart, section.charts)),
@@ -62,33 +63,35 @@ def _section(section: Section, help_: int, notes: int) -> Section:
 
 
 def _fact(fact: Fact) -> Fact:
-    return replace(fact, label=_end(fact.label, _LABEL), detail=_line(fact.detail), help=_end(fact.help, _PARAGRAPH))
-
-
-def finding(found: Finding) -> Finding:
-    """Return a finding with the words that there is room for."""
     return replace(
-        found,
-        code=_end(found.code, _LABEL),
-        title=_line(found.title),
-        evidence=_end(found.evidence, _PARAGRAPH),
-        advice=_end(found.advice, _PARAGRAPH),
-        confidence=_end(found.confidence, _LABEL),
-        assumption=_end(found.assumption, _PARAGRAPH),
-        verify=_end(found.verify, _PARAGRAPH),
-        snippet=_end(found.snippet, _PARAGRAPH),
-        spans=tuple(replace(span, name=kernel_names.cut(span.name, _PLACE)) for span in found.spans[:_MOST_PLACES]),
+        fact, label=cut_end(fact.label, _MAX_LABEL), detail=_line(fact.detail), help=cut_end(fact.help, _MAX_PARAGRAPH)
+    )
+
+
+def finding(finding: Finding) -> Finding:
+    """Return a finding with its texts cut to what a page can hold."""
+    return replace(
+        finding,
+        code=cut_end(finding.code, _MAX_LABEL),
+        title=_line(finding.title),
+        evidence=cut_end(finding.evidence, _MAX_PARAGRAPH),
+        advice=cut_end(finding.advice, _MAX_PARAGRAPH),
+        confidence=cut_end(finding.confidence, _MAX_LABEL),
+        assumption=cut_end(finding.assumption, _MAX_PARAGRAPH),
+        verify=cut_end(finding.verify, _MAX_PARAGRAPH),
+        snippet=cut_end(finding.snippet, _MAX_PARAGRAPH),
+        spans=tuple(replace(span, name=cut(span.name, _MAX_SPAN_NAME)) for span in finding.spans[:_MAX_SPANS]),
     )
 
 
 def _chart(chart: Chart) -> Chart:
     return replace(
         chart,
-        title=_end(chart.title, _TITLE),
+        title=cut_end(chart.title, _MAX_TITLE),
         caption=_line(chart.caption),
-        x_label=_end(chart.x_label, _LABEL),
-        y_label=_end(chart.y_label, _LABEL),
-        lines=chart.lines[:_MOST_LINES],
+        x_label=cut_end(chart.x_label, _MAX_LABEL),
+        y_label=cut_end(chart.y_label, _MAX_LABEL),
+        lines=chart.lines[:_MAX_LINES],
     )
 
 
@@ -97,18 +100,16 @@ def _table(table: Table) -> Table:
     columns = tuple(map(_column, spec.columns))
     return replace(
         table,
-        spec=replace(spec, title=_end(spec.title, _TITLE), help=_end(spec.help, _PARAGRAPH), columns=columns),
+        spec=replace(
+            spec, title=cut_end(spec.title, _MAX_TITLE), help=cut_end(spec.help, _MAX_PARAGRAPH), columns=columns
+        ),
         note=_line(table.note),
     )
 
 
 def _column(column: Column) -> Column:
-    return replace(column, label=_end(column.label, _LABEL), help=_line(column.help))
-
-
-def _end(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return replace(column, label=cut_end(column.label, _MAX_LABEL), help=_line(column.help))
 
 
 def _line(text: str) -> str:
-    return kernel_names.cut(text, _LINE)
+    return cut(text, _MAX_LINE)

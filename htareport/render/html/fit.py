@@ -1,8 +1,8 @@
-"""What of a report stands on the page, so that it is never larger than its limit.
+"""Decides how much of a report's tables and charts goes on the page, so that the page stays within its size limit.
 
-The page is put together from pieces whose sizes are known. Where they do not fit, the page has less, in this order:
-rows as markup (the data keep all), rows as data (of the largest tables), the length of names, charts of later
-sections, tables of later sections. Everything that is left out is counted where it would have been.
+Where they do not fit, the page has less, in this order: rows as markup (the data keep all), rows as data (of the
+largest tables), the length of names, charts of later sections, tables of later sections. What is left out is counted
+where it would have been.
 """
 
 from __future__ import annotations
@@ -11,66 +11,72 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from htareport.errors import OutputError
-from htareport.render.html.tables import LONGEST_NAME, Source
+from htareport.render.html.tables import MAX_NAME, Source
 
-_LARGE_CHART = 200_000  # Bytes of one picture that is rather left out.
-_TRIES = 6  # To reach a size by leaving out more.
-_SPARE = 0.97
+_MIN_LARGE_CHART = 200_000  # Bytes of a picture that is always left out.
+_MAX_TRIES = 6  # To reach a size by leaving out more.
+_SAFETY = 0.97
+_BLOCK_SIZE, _TABLE_SIZE = 90, 1500  # Bytes of the element around a table's data; of a table of little content.
 
 
 @dataclass(slots=True)
 class Plan:
-    """What of the tables and charts stands on the page."""
+    """How much of the tables and charts goes on the page."""
 
-    static: int = 50  # Rows as markup.
-    longest: int = LONGEST_NAME  # Characters of a name.
-    told: bool = True  # Whether headings hold their columns' definitions (the list at the end has them too).
-    rows: dict[str, int] = field(default_factory=dict[str, int])  # As data, of the tables that do not have all.
+    markup_rows: int = 50  # Rows as markup.
+    max_name: int = MAX_NAME  # Characters of a name.
+    has_definitions: bool = True  # Whether headings hold their columns' definitions (the list at the end has them too).
+    rows: dict[str, int] = field(default_factory=dict[str, int])  # As data, of the tables that do not have all as data.
     no_charts: set[str] = field(default_factory=set[str])
     no_tables: set[str] = field(default_factory=set[str])
 
 
-# Rows as markup and length of names: those that keep all rows as data; then those that do not, and how many bytes of
-# data there should be room for.
-_WHOLE = (50, 30, 20, 10)
-_PARTS = (
-    (20, LONGEST_NAME, 150_000), (10, LONGEST_NAME, 150_000), (10, 2048, 150_000), (5, 512, 150_000), (5, 160, 80_000),
+# Rows as markup of the plans that keep all rows as data; then those that do not: rows as markup, length of names, and
+# the bytes of data that should fit.
+_ROWS_WITH_ALL_DATA = (50, 30, 20, 10)
+_PLANS_WITH_LESS_DATA = (
+    (20, MAX_NAME, 150_000), (10, MAX_NAME, 150_000), (10, 2048, 150_000), (5, 512, 150_000), (5, 160, 80_000),
 )  # fmt: skip
 
 Render = Callable[[Plan], bytes]
-Weigh = Callable[[Plan], int]
+MarkupSize = Callable[[Plan], int]
 
 
 class Fitter:
-    """Finds the plan that leaves the least out."""
+    """Finds the plan that leaves out as little as possible."""
 
-    def __init__(self, limit: int, sources: list[Source], charts: dict[str, int], render: Render, weigh: Weigh) -> None:
-        """Take the limit in bytes, the tables, the charts' sizes in the order of the page, and how to make it.
+    def __init__(
+        self, limit: int, sources: list[Source], charts: dict[str, int], render: Render, min_markup_size: MarkupSize
+    ) -> None:
+        """Take the limit in bytes, the tables, the sizes of charts in the order of the page, and what renders a plan.
 
-        `weigh` gives a lower bound of a plan's markup of tables, cheaper than making it.
+        `min_markup_size` returns a lower bound of the bytes of a plan's tables, and is cheaper than rendering.
         """
         self.limit, self.sources, self.charts = limit, sources, charts
-        self.render, self.weigh = render, weigh
-        self.large = {name for name, size in charts.items() if size > _LARGE_CHART}
+        self.render, self.min_markup_size = render, min_markup_size
+        self.large_charts = {name for name, size in charts.items() if size > _MIN_LARGE_CHART}
 
     def page(self) -> bytes:
         """Return the page. OutputError where not even its words fit."""
-        for static in _WHOLE:
-            plan = Plan(static, no_charts=set(self.large))
+        # First plans with all rows as data, then with fewer; then charts and at last tables are left out, as many as
+        # there are bytes too many. A plan is rendered only if a lower bound of its size fits.
+        for markup_rows in _ROWS_WITH_ALL_DATA:
+            plan = Plan(markup_rows, no_charts=set(self.large_charts))
             if self._could_fit(plan) and len(page := self.render(plan)) <= self.limit:
                 return page
-        for static, longest, least in _PARTS:
-            plan = Plan(static, longest, no_charts=set(self.large))
-            if self._could_fit(plan) and (found := self._with_rows(plan, least)):
-                return found
-        static, longest, least = _PARTS[-1]
-        plan = Plan(static, longest, told=False, no_charts=set(self.large))
-        for drop in (self._drop_charts, self._drop_tables):
-            for _ in range(_TRIES):
-                excess = self._size_without_data(plan) + self._least(plan, least // 2) - self.limit
-                if excess <= 0 and (found := self._with_rows(plan, least // 2)):
-                    return found
-                if not drop(plan, max(excess, 1000)):
+        for markup_rows, max_name, min_data in _PLANS_WITH_LESS_DATA:
+            plan = Plan(markup_rows, max_name, no_charts=set(self.large_charts))
+            if self._could_fit(plan) and (fitted_page := self._with_rows(plan, min_data)):
+                return fitted_page
+        markup_rows, max_name, min_data = _PLANS_WITH_LESS_DATA[-1]
+        plan = Plan(markup_rows, max_name, has_definitions=False, no_charts=set(self.large_charts))
+        table_sizes = {source.id: _TABLE_SIZE for source in self.sources}
+        for left_out, sizes in ((plan.no_charts, self.charts), (plan.no_tables, table_sizes)):
+            for _ in range(_MAX_TRIES):
+                excess = self._size_without_data(plan) + self._required_data(plan, min_data // 2) - self.limit
+                if excess <= 0 and (fitted_page := self._with_rows(plan, min_data // 2)):
+                    return fitted_page
+                if not _leave_out_last(left_out, sizes, max(excess, 1000)):
                     break
         plan.no_charts, plan.no_tables = set(self.charts), {source.id for source in self.sources}
         if len(page := self.render(plan)) <= self.limit:
@@ -79,63 +85,54 @@ class Fitter:
 
     def _could_fit(self, plan: Plan) -> bool:
         charts = sum(size for name, size in self.charts.items() if name not in plan.no_charts)
-        return self.weigh(plan) + charts <= self.limit
+        return self.min_markup_size(plan) + charts <= self.limit
 
-    def _with_rows(self, plan: Plan, least: int) -> bytes | None:
-        """Return the page with as many rows as data as fit; None where there is not even room for `least` bytes."""
-        room = self.limit - self._size_without_data(plan)
-        if room < self._least(plan, least):
+    def _with_rows(self, plan: Plan, min_data: int) -> bytes | None:
+        """Return the page with as many rows as data as fit; None where not even `min_data` bytes of them do."""
+        data_budget = self.limit - self._size_without_data(plan)
+        if data_budget < self._required_data(plan, min_data):
             return None
-        for _ in range(_TRIES):
-            self._share(plan, room)
+        for _ in range(_MAX_TRIES):
+            self._share_bytes(plan, data_budget)
             excess = len(page := self.render(plan)) - self.limit
             if excess <= 0:
                 return page
-            room -= excess + 1000
+            data_budget -= excess + 1000
         return None
 
-    def _least(self, plan: Plan, least: int) -> int:
-        return min(least, sum(self._sizes(plan).values()))
+    def _required_data(self, plan: Plan, min_data: int) -> int:
+        return min(min_data, sum(self._data_sizes(plan).values()))
 
     def _size_without_data(self, plan: Plan) -> int:
         plan.rows = {source.id: 0 for source in self.sources}
         return len(self.render(plan))
 
-    def _sizes(self, plan: Plan) -> dict[str, int]:
+    def _data_sizes(self, plan: Plan) -> dict[str, int]:
         """Return the bytes of each table's data when it has all."""
         shown = (source for source in self.sources if source.id not in plan.no_tables)
-        return {source.id: len(source.packed(source.most_packed, plan.longest)) + _BLOCK for source in shown}
+        return {source.id: len(source.packed(source.max_packed, plan.max_name)) + _BLOCK_SIZE for source in shown}
 
-    def _share(self, plan: Plan, room: int) -> None:
-        """Share the room: tables that need no more than their part have all, and the others the same each."""
-        sizes = self._sizes(plan)
-        part, left, count = 0.0, float(room), len(sizes)
+    def _share_bytes(self, plan: Plan, budget: int) -> None:
+        """Share a budget in bytes: tables that need no more than an equal share have all, the others an equal share."""
+        sizes = self._data_sizes(plan)
+        share_limit, bytes_left, tables_left = 0.0, float(budget), len(sizes)
         for size in sorted(sizes.values()):
-            part = left / count
-            if size > part:
+            share_limit = bytes_left / tables_left
+            if size > share_limit:
                 break
-            left, count, part = left - size, count - 1, float("inf")
+            bytes_left, tables_left, share_limit = bytes_left - size, tables_left - 1, float("inf")
         for source in self.sources:
             size = sizes.get(source.id, 0)
-            share = 1.0 if size <= part else _SPARE * part / size
-            plan.rows[source.id] = int(source.most_packed * share)
-
-    def _drop_charts(self, plan: Plan, excess: int) -> bool:
-        """Leave out charts, the last first, that have so many bytes; False if there is none left."""
-        return _drop(plan.no_charts, self.charts, excess)
-
-    def _drop_tables(self, plan: Plan, excess: int) -> bool:
-        return _drop(plan.no_tables, {source.id: _TABLE for source in self.sources}, excess)
+            share = 1.0 if size <= share_limit else _SAFETY * share_limit / size
+            plan.rows[source.id] = int(source.max_packed * share)
 
 
-_BLOCK, _TABLE = 90, 1500  # Bytes of the element around a table's data; of a table of little content.
-
-
-def _drop(dropped: set[str], sizes: dict[str, int], excess: int) -> bool:
-    kept = [name for name in sizes if name not in dropped]
-    for name in reversed(kept):
+def _leave_out_last(left_out: set[str], sizes: dict[str, int], excess: int) -> bool:
+    """Add the last charts or tables to `left_out`, with so many bytes; return whether there were any."""
+    shown = [name for name in sizes if name not in left_out]
+    for name in reversed(shown):
         if excess <= 0:
             break
-        dropped.add(name)
+        left_out.add(name)
         excess -= sizes[name]
-    return bool(kept)
+    return bool(shown)

@@ -1,7 +1,7 @@
-"""plotly.js as it stands in the page: once, compressed, with the hash that the page's policy allows.
+"""Packs plotly.js for the page: compressed, with the hash that the page's content security policy allows.
 
-Compressing it takes a quarter of a second, so that `prepare` starts it in a thread while traces are read (zlib lets
-other threads run meanwhile).
+Compressing takes a quarter of a second, so `prepare` starts it in a thread while traces are read (zlib lets other
+threads run meanwhile).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from htareport.render.html import base91
 
 _PACKAGED = Path("package_data", "plotly.min.js")
 _VERSION = re.compile(r"plotly\.js(?: \([^)]{0,40}\))? v([\w.+-]{1,40})")
-_MOST_BEFORE = 2000  # Characters before the version.
+_MAX_NOTICE = 2000  # Characters before the version.
 _GLOBAL = re.compile(r"\bPlotly\s*=[^=]")
 _STYLE_ID = re.compile(
     r"""getElementById\(["']([0-9a-f]{32,64})["']\)\)\s*\{var \w+=document\.createElement\(.style.\)"""
 )
-_ready: dict[str, Future[Bundle]] = {}
+_bundle_by_source: dict[str, Future[Bundle]] = {}
 _lock = threading.Lock()
 
 
@@ -60,31 +60,31 @@ def load(plotlyjs: str | Path | None = None) -> Bundle:
 
 
 def _start(plotlyjs: str | Path | None) -> Future[Bundle]:
-    where = str(plotlyjs or "")
+    source = str(plotlyjs or "")
     with _lock:
-        if where in _ready:
-            return _ready[where]
-        future = _ready[where] = Future[Bundle]()
-    threading.Thread(target=_fill, args=(future, where), name="plotly.js", daemon=True).start()
+        if source in _bundle_by_source:
+            return _bundle_by_source[source]
+        future = _bundle_by_source[source] = Future[Bundle]()
+    threading.Thread(target=_fill, args=(future, source), name="plotly.js", daemon=True).start()
     return future
 
 
-def _fill(future: Future[Bundle], where: str) -> None:
+def _fill(future: Future[Bundle], source: str) -> None:
     try:
-        future.set_result(_packed(_read(where)))
+        future.set_result(_packed(_read(source)))
     except Exception as error:  # noqa: BLE001  raised again by whoever waits for the result
         with _lock:
-            _ready.pop(where, None)
+            _bundle_by_source.pop(source, None)
         future.set_exception(error)
 
 
-def _read(where: str) -> str:
+def _read(source: str) -> str:
     try:
-        text = Path(where).read_text(encoding="utf-8") if where else _installed()
+        text = Path(source).read_text(encoding="utf-8") if source else _installed()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--plotlyjs {where}: {error}") from error
-    if where and not (_VERSION.search(text[:_MOST_BEFORE]) or _GLOBAL.search(text)):
-        raise UsageError(f"--plotlyjs {where}: is no plotly.js: neither its version nor a global Plotly is in it")
+        raise UsageError(f"--plotlyjs {source}: {error}") from error
+    if source and not (_VERSION.search(text[:_MAX_NOTICE]) or _GLOBAL.search(text)):
+        raise UsageError(f"--plotlyjs {source}: is no plotly.js: neither its version nor a global Plotly is in it")
     # The browser hashes what its parser makes of the text, and that turns these into plain newlines.
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -101,7 +101,7 @@ def _installed() -> str:
 
 
 def _packed(script: str) -> Bundle:
-    version = _VERSION.search(script[:_MOST_BEFORE])
+    version = _VERSION.search(script[:_MAX_NOTICE])
     style_ids = tuple(dict.fromkeys(_STYLE_ID.findall(script)))
     return Bundle(pack(script.encode()), csp_hash(script), version[1] if version else "", style_ids)
 

@@ -1,4 +1,4 @@
-"""The sections of a report as the page shows them: their charts drawn, and what of them is not shown told in a line."""
+"""The sections of a report as the page shows them: charts drawn, tables ready, and a line on what is left out."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from htareport.report import Chart, Mark, Report, Section, Status, Unit
 from htareport.report.json_codec import column_values
 
 WIDE = 1036
-_LEAST_MARKS = 2  # A chart with fewer says no more than a number.
-_LONG_NAME = 40
-_MANY_MARKS, _MANY_ROWS = 24, 8  # From so many on, a chart with nobody beside it fills a row.
-_LONGEST_SLUG = 80
-_NAMED = {Mark.BAR, Mark.STACKED_BAR, Mark.BOX, Mark.RANGE}  # Marks over categories.
-_PACKED = 6  # Of so many bytes of a live chart's data about one is left when they are packed.
+_MIN_MARKS = 2  # A chart with fewer says no more than a number.
+_MAX_NARROW_NAME = 40
+_MIN_WIDE_MARKS, _MIN_WIDE_ROWS = 24, 8  # A chart that is alone in its row fills it from so many on.
+_MAX_SLUG = 80
+_CATEGORY_MARKS = {Mark.BAR, Mark.STACKED_BAR, Mark.BOX, Mark.RANGE}  # Marks over categories.
+_PACKING_RATIO = 6  # Bytes of a Plotly chart's data, to one that is packed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Figure:
     def size(self) -> int:
         """About how many bytes it takes, rather too many than too few."""
         words = len(self.chart.title.encode()) + len(self.chart.caption.encode()) + 400
-        return len(self.svg.encode()) + 2 * words + (len(orjson.dumps(self.spec)) // _PACKED if self.spec else 0)
+        return len(self.svg.encode()) + 2 * words + (len(orjson.dumps(self.spec)) // _PACKING_RATIO if self.spec else 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One section on the page, its tables ready; what of it says nothing, and how much did not fit."""
+class PageSection:
+    """One section on the page, with a sentence on what was empty, and how much did not fit."""
 
     section: Section
     id: str
@@ -68,7 +68,7 @@ class Chapter:
 
     id: str
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[PageSection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +79,24 @@ class Missing:
     sections: tuple[Section, ...]
 
 
-def parts(report: Report) -> list[Part]:
-    """Return the sections that apply, with no more charts and tables than a page can have.
-
-    That of the findings is not among them: it stands on the page in its own way.
-    """
-    charts, tables, made = bounds.MOST_CHARTS, bounds.MOST_TABLES, list[Part]()
-    advice = findings.section_of(report)
+def page_sections(report: Report) -> list[PageSection]:
+    """Return the sections that apply but for the findings, with no more charts and tables than a page can have."""
+    charts_left, tables_left, shown_sections = bounds.MAX_CHARTS, bounds.MAX_TABLES, list[PageSection]()
+    section_of_findings = findings.findings_section(report)
     for section in report.sections:
-        if section.status is not Status.NOT_APPLICABLE and section is not advice:
-            made.append(_part(section, charts, tables))
-            charts -= len(made[-1].figures)
-            tables -= min(tables, len(section.tables))
-    return made
+        if section.status is not Status.NOT_APPLICABLE and section is not section_of_findings:
+            shown_sections.append(_page_section(section, charts_left, tables_left))
+            charts_left -= len(shown_sections[-1].figures)
+            tables_left -= min(tables_left, len(section.tables))
+    return shown_sections
 
 
-def chapters(given: Iterable[Part]) -> list[Chapter]:
+def chapters(sections: Iterable[PageSection]) -> list[Chapter]:
     """Return the sections by group."""
-    groups: dict[str, list[Part]] = {}
-    for part in given:
-        groups.setdefault(part.section.group, []).append(part)
-    return [Chapter(f"chapter-{slug(title)}", title, tuple(held)) for title, held in groups.items()]
+    groups: dict[str, list[PageSection]] = {}
+    for section in sections:
+        groups.setdefault(section.section.group, []).append(section)
+    return [Chapter(f"chapter-{slug(title)}", title, tuple(group)) for title, group in groups.items()]
 
 
 def missing(report: Report) -> list[Missing]:
@@ -113,59 +110,68 @@ def missing(report: Report) -> list[Missing]:
 
 def slug(text: str) -> str:
     """Return text as part of an id: letters, digits, hyphens and underscores."""
-    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG] or "x"
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")[:_MAX_SLUG] or "x"
 
 
-def _part(section: Section, most_charts: int, most_tables: int) -> Part:
-    tables = [Source(t, f"table-{slug(section.name)}-{slug(t.spec.name)}") for t in section.tables[:most_tables]]
-    told = tuple(source for source in tables if source.is_telling)
-    pictures = [picture_of(chart) for chart in section.charts[:most_charts]]
-    least = _LEAST_MARKS if any(not source.table.spec.is_detail for source in told) else 1
-    shown = [made for made in pictures if made.num_marks >= least]
-    return Part(
+def _page_section(section: Section, max_charts: int, max_tables: int) -> PageSection:
+    sources = [
+        Source(table, f"table-{slug(section.name)}-{slug(table.spec.name)}") for table in section.tables[:max_tables]
+    ]
+    shown_tables = tuple(source for source in sources if source.has_content)
+    pictures = [picture_of(chart) for chart in section.charts[:max_charts]]
+    min_marks = _MIN_MARKS if any(not source.table.spec.is_detail for source in shown_tables) else 1
+    shown_pictures = [picture for picture in pictures if picture.num_marks >= min_marks]
+    return PageSection(
         section,
         f"section-{slug(section.name)}",
         prose.split_help(section.help),
-        tuple(_figure(section, made, is_wide=is_wide) for made, is_wide in zip(shown, _wide(shown), strict=True)),
-        told,
-        _untold(tables, [made.chart.title for made in pictures if not made.num_marks]),
-        max(0, len(section.charts) - most_charts),
-        max(0, len(section.tables) - most_tables),
+        tuple(
+            _figure(section, picture, is_wide=is_wide)
+            for picture, is_wide in zip(shown_pictures, _are_wide(shown_pictures), strict=True)
+        ),
+        shown_tables,
+        _left_out_sentence(sources, [picture.chart.title for picture in pictures if not picture.num_marks]),
+        max(0, len(section.charts) - max_charts),
+        max(0, len(section.tables) - max_tables),
     )
 
 
-def _untold(tables: Iterable[Source], empty_charts: Iterable[str]) -> str:
-    """Return in a sentence which tables and charts are not shown since they would say nothing, and why."""
-    silent = [source for source in tables if not source.is_telling]
-    empty = [source.table.spec.title for source in silent if not (source.num_rows or source.table.spec.is_detail)]
-    zeros = [source.table.spec.title for source in silent if source.num_rows]
-    whys = {"no rows": empty, "only zeros": zeros, "no data": list(empty_charts)}
-    told = [f"{title} ({why})" for why, titles in whys.items() for title in dict.fromkeys(titles)]
-    return f"Left out: {'; '.join(told)}." if told else ""
+def _left_out_sentence(sources: Iterable[Source], empty_charts: Iterable[str]) -> str:
+    """Return in a sentence which tables and charts are left out because they are empty; empty where there are none."""
+    left_out = [source for source in sources if not source.has_content]
+    without_rows = [
+        source.table.spec.title for source in left_out if not (source.num_rows or source.table.spec.is_detail)
+    ]
+    only_zeros = [source.table.spec.title for source in left_out if source.num_rows]
+    titles_by_reason = {"no rows": without_rows, "only zeros": only_zeros, "no data": list(empty_charts)}
+    texts = [f"{title} ({reason})" for reason, titles in titles_by_reason.items() for title in dict.fromkeys(titles)]
+    return f"Left out: {'; '.join(texts)}." if texts else ""
 
 
-def _wide(pictures: Sequence[Picture]) -> list[bool]:
-    """Return for each chart whether it takes a whole row: where it needs it, or fills it and none is beside it."""
-    wide = [_needs_width(made.chart) for made in pictures]
-    if wide.count(False) == 1:
-        alone = wide.index(False)
-        wide[alone] = pictures[alone].num_marks >= _MANY_MARKS or len(pictures[alone].base.labels) >= _MANY_ROWS
-    return wide
+def _are_wide(pictures: Sequence[Picture]) -> list[bool]:
+    """Return for each chart whether it takes a whole row: where it needs it, or is alone in its row and fills it."""
+    is_wide = [_needs_width(picture.chart) for picture in pictures]
+    if is_wide.count(False) == 1:
+        index = is_wide.index(False)
+        is_wide[index] = (
+            pictures[index].num_marks >= _MIN_WIDE_MARKS or len(pictures[index].base.labels) >= _MIN_WIDE_ROWS
+        )
+    return is_wide
 
 
-def _figure(section: Section, made: Picture, *, is_wide: bool) -> Figure:
-    chart = made.chart
+def _figure(section: Section, picture: Picture, *, is_wide: bool) -> Figure:
+    chart = picture.chart
     width = WIDE if is_wide else WIDTH
-    markup = Markup(draw(made, width, xmlns=False, captioned=True))  # noqa: S704  it escapes what it shows
-    spec = plotly.figure_spec(made, width) if made.num_marks >= _LEAST_MARKS else None
+    markup = Markup(draw(picture, width, xmlns=False, captioned=True))  # noqa: S704  it escapes what it shows
+    spec = plotly.figure_spec(picture, width) if picture.num_marks >= _MIN_MARKS else None
     return Figure(f"fig-{slug(section.name)}-{slug(chart.name)}", chart, markup, is_wide, spec)
 
 
 def _needs_width(chart: Chart) -> bool:
-    """Whether a chart is better alone in its row: time lines, and those whose categories have long names."""
+    """Whether a chart needs a whole row: time lines, and those whose categories have long names."""
     along_x = chart.mark in {Mark.BOX, Mark.STACKED_BAR}
     column, unit = (chart.x, chart.x_unit) if along_x else (chart.y, chart.y_unit)
-    if chart.mark in _NAMED and unit.is_text and column in chart.frame.columns:
+    if chart.mark in _CATEGORY_MARKS and unit.is_text and column in chart.frame.columns:
         texts = [fmt.text(value, unit) for value in column_values(chart.frame[column])]
-        return any(len(kernel_names.short(text) if unit is Unit.NAME else text) > _LONG_NAME for text in texts)
+        return any(len(kernel_names.short(text) if unit is Unit.NAME else text) > _MAX_NARROW_NAME for text in texts)
     return chart.mark is Mark.TIMELINE
