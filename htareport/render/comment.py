@@ -1,6 +1,6 @@
-"""The comment on a pull request: the one number first, then key numbers, findings, and what one looks up, folded.
+"""The comment on a pull request: the headline number, key numbers, findings, and folded details.
 
-Whatever comes from the traces is inert: names stand in code spans, and elsewhere nothing calls people, issues or links.
+Text from the traces is inert: names are in code spans, and elsewhere nothing mentions people, issues or links.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from htareport.render.charts import ticks as fmt
 from htareport.render.environment import environment
 from htareport.render.findings import findings, saving
 from htareport.render.html.page import cards
-from htareport.render.markdown import LIMIT, code, marked, words
+from htareport.render.markdown import LIMIT, code, marked, table_text, words
 from htareport.report import Report, Unit
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -36,7 +36,7 @@ _URL_SAFE = "/:?#@!$&'*+,=%~-._"
 
 
 def marker(name: str = "report") -> str:
-    """Return the hidden line by which a comment is found again. UsageError for a name that is no id."""
+    """Return the hidden line that identifies a comment. UsageError for a name that is no id."""
     if not _ID.fullmatch(name) or "--" in name:  # Two hyphens would end the hidden line on some sites.
         raise UsageError(f"--id {name}: is no id of letters, digits, dots, underscores and single hyphens")
     return f"<!-- htareport:{name} -->"
@@ -45,7 +45,7 @@ def marker(name: str = "report") -> str:
 def comment(report: Report, *, name: str = "report", artifact_url: str = "") -> str:
     """Return the comment as Markdown, of no more than 60,000 characters.
 
-    `name` tells apart several comments on one pull request. UsageError for a `name` or an `artifact_url` that is none.
+    `name` distinguishes several comments on one pull request. UsageError for an invalid `name` or `artifact_url`.
     """
     label, number = highlights.headline(report)
     text = ""
@@ -85,24 +85,21 @@ def _grid(grid: highlights.Grid | None) -> tuple[str, Markup] | None:
     """Return title and Markdown of a table."""
     if grid is None:
         return None
-    head = " | ".join(calm(column.label) for column in grid.columns)
-    rule = " | ".join("---" if column.unit.is_text else "--:" for column in grid.columns)
-    body = [" | ".join(map(_cell, row, (column.unit for column in grid.columns))) for row in grid.rows]
-    more = f" ({len(grid.rows)} of {grid.total:,})" if grid.total > len(grid.rows) else ""
-    return grid.title + more, Markup("\n".join(f"| {line} |" for line in (head, rule, *body)))  # noqa: S704  escaped
+    units = [column.unit for column in grid.columns]
+    rows = (list(map(_cell, row, units)) for row in grid.rows)
+    count = f" ({len(grid.rows)} of {grid.total:,})" if grid.total > len(grid.rows) else ""
+    return grid.title + count, Markup(table_text(grid.columns, rows, calm))  # noqa: S704  escaped
 
 
 def _cell(cell: Any, unit: Unit) -> str:
     text = fmt.text(cell, unit)
     return (
-        code(kernel_names.cut(text, highlights.LONGEST_NAME))
-        if unit.is_text and not fmt.is_missing(cell)
-        else calm(text)
+        code(kernel_names.cut(text, highlights.MAX_NAME)) if unit.is_text and not fmt.is_missing(cell) else calm(text)
     )
 
 
 def calm(text: str, max_length: int = _MAX_TEXT) -> str:
-    """Return text as plain words that call nobody: an invisible space stands behind each sign that could."""
+    """Return text that mentions nobody: an invisible space follows each sign that could."""
     return _MENTIONS.sub("\\1&#8203;", words(kernel_names.cut(text, max_length)))
 
 

@@ -12,7 +12,7 @@ from htareport.report import Report, Table
 from htareport.report.json_codec import column_values
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # No clock: equal reports give equal files.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _BOM = "\ufeff"  # Without it spreadsheets take UTF-8 for something else.
 
 
@@ -31,13 +31,13 @@ def csv_zip(report: Report) -> bytes:
 
 def csv_text(table: Table) -> str:
     """Return a table as RFC 4180 text. What a spreadsheet would run as a formula gets a quotation mark in front."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
     columns = table.spec.columns
     writer.writerow([neutral(fmt.csv_label(column.label, column.unit)) for column in columns])
     cells = [[neutral(value) for value in column_values(table.frame[column.name])] for column in columns]
     writer.writerows(zip(*cells, strict=True))
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def neutral(value: Any) -> Any:
@@ -45,5 +45,5 @@ def neutral(value: Any) -> Any:
     if fmt.is_missing(value):
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
     return value if fmt.number(value) is not None else neutral(str(value))

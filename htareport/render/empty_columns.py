@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from htareport.render.charts import ticks as fmt
@@ -30,6 +31,12 @@ def is_shown(table: Table) -> bool:
     """Whether a table has content, and is not for computing only."""
     values = (column_values(table.frame[column.name]) for column in table.spec.columns)
     return not table.spec.is_data and has_content(table.spec.columns, list(values))
+
+
+def filled_columns(table: Table, max_rows: int, max_columns: int) -> list[tuple[Column, list[Any]]]:
+    """Return the first columns with a value in the first rows, each with the cells of these rows."""
+    columns = ((c, column_values(table.frame[c.name].head(max_rows))) for c in table.spec.columns)
+    return list(islice(((column, cells) for column, cells in columns if has_value(cells)), max_columns))
 
 
 def _is_blank(cell: Any) -> bool:

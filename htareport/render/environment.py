@@ -1,4 +1,4 @@
-"""The one Jinja environment. Everything is escaped; a name that a template misspells is an error."""
+"""The Jinja environment of all templates. Everything is escaped; a name that a template misspells is an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def templates_dir() -> Path:
 
 
 def source(name: str) -> str:
-    """Return one file of the templates folder as text: style sheets and scripts, which are not templates."""
+    """Return a style sheet or script of the templates folder as text."""
     return (templates_dir() / name).read_text(encoding="utf-8")
 
 
@@ -64,12 +64,12 @@ def environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Spell out what does not show, or turns the reading direction, in every text that a template writes."""
+    """Return a value of a template with invisible characters, and those that turn the reading direction, spelled out."""
     return visible(value) if type(value) is str else value
 
 
 def _two_lines(label: str) -> str:
-    """Return a heading that breaks once at most, near its middle: columns out of sight set no one's height."""
+    """Return a heading that breaks no more than once, near its middle, so that headings stay low."""
     words = (
         label.replace(" %", "\u00a0%").split(" ")
         if len(label) > _MAX_UNBROKEN_LABEL
@@ -83,13 +83,13 @@ def _two_lines(label: str) -> str:
 
 
 def headline(text: str) -> tuple[str, str]:
-    """Return a text's first sentence, and what follows it (may be empty)."""
+    """Return a text's first sentence, and the text after it (may be empty)."""
     end = _SENTENCE.search(text)
     return (text[: end.start() + 1], text[end.end() :]) if end else (text, "")
 
 
 def _exact(text: str) -> Markup:
-    """Return a text as it is, its control characters by number: `{{ name|whole }}` stands for the name and no other."""
+    """Return a text unchanged, its control characters by number: `{{ name|whole }}` is exactly the name."""
     return Markup(_CONTROL.sub(lambda match: f"&#{ord(match[0])};", str(escape(text))))  # noqa: S704  it is escaped
 
 
@@ -99,7 +99,7 @@ def _unit(value: Any, unit: str) -> str:
 
 
 def _css_string(text: str) -> Markup:
-    """Text inside a CSS string: all but plain characters as escapes, so that nothing in it ends string or style."""
+    """Return text for a CSS string: all but plain characters are escaped, so that none ends the string or style."""
     plain = (
         character if character.isascii() and (character.isalnum() or character in " .-_") else f"\\{ord(character):x} "
         for character in text
@@ -108,5 +108,5 @@ def _css_string(text: str) -> Markup:
 
 
 def _count(value: int, singular: str, plural: str = "") -> str:
-    """Say how many: `{{ n|count("rank") }}`."""
+    """Return a number with its noun: `{{ n|count("rank") }}`."""
     return f"{value:,} {singular if value == 1 else plural or singular + 's'}"

@@ -151,8 +151,8 @@ def saving(finding: Finding) -> str:
 def _step(finding: Finding) -> str:
     if finding.step_ns is None or finding.without_ns is None:
         return ""
-    now, without = _time(finding.step_ns), _time(finding.without_ns)
-    return f"mean step {now} → {without}" if now != without else f"mean step stays {now}"
+    now, without_cause = _time(finding.step_ns), _time(finding.without_ns)
+    return f"mean step {now} → {without_cause}" if now != without_cause else f"mean step stays {now}"
 
 
 def after(finding: Finding) -> str:
@@ -197,9 +197,9 @@ def _share(share: float | None) -> str:
 
 def where(finding: Finding) -> str:
     """Return on which ranks and in which steps, unless on all or named in the title."""
-    places = filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps)))
+    phrases = filter(None, (_numbered("rank", finding.ranks), _numbered("step", finding.steps)))
     return ", ".join(
-        place for place in places if not re.search(rf"\b{re.escape(place)}\b", finding.title, re.IGNORECASE)
+        phrase for phrase in phrases if not re.search(rf"\b{re.escape(phrase)}\b", finding.title, re.IGNORECASE)
     )
 
 

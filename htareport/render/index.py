@@ -1,4 +1,4 @@
-"""One page over many reports: the runs by date, the trend of their key numbers, and a link to each report."""
+"""The index page over many reports: the runs by date, the trend of their key numbers, and a link to each report."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from htareport.report import Chart, Fact, Mark, Report, Unit
 WIDTH = 520
 _SHARES = {"compute_share": "computing", "exposed_comm_share": "exposed communication", "idle_share": "idle"}
 _TIMES = {"step_time": "Step time", "device_span": "GPU time"}
-_FACTS = _TIMES | {name: label.capitalize() for name, label in _SHARES.items()}
-_LEAST_RUNS = 2  # For a trend.
-_MOST_NAMED = 50
+_LABEL_BY_FACT = _TIMES | {name: label.capitalize() for name, label in _SHARES.items()}
+_MIN_RUNS = 2  # For a trend.
+_MAX_LISTED = 50
 _CSS = """
 .index{max-width:1200px;margin:0 auto;padding:16px 20px 60px}
 .index h1{font-size:23px;color:inherit}
@@ -35,7 +35,7 @@ td.long{text-align:left;white-space:normal;min-width:220px;max-width:360px;overf
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its report, the path to open (relative to the page), and when it was."""
+    """One run: its report, the path to open (relative to the page), and its date."""
 
     report: Report
     path: str
@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one cell shows, and what it is sorted by."""
+    """The text of a cell, and the key by which the column is sorted."""
 
     text: str
     key: float | str | None = None
@@ -58,17 +58,17 @@ class Cell:
 
 def started(report: Report) -> datetime | None:
     """Return when a run was recorded, if its report says so."""
-    said = str(report.meta.get("start") or "").strip().removesuffix(" UTC")
+    start = str(report.meta.get("start") or "").strip().removesuffix(" UTC")
     try:
-        found = datetime.fromisoformat(said)
+        date = datetime.fromisoformat(start)
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
 
 
 def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[tuple[str, str]] = (),
           others: Sequence[str] = ()) -> str:  # fmt: skip
-    """Return the page. `damaged` are files with the reason why they are not in it, `others` are no reports."""
+    """Return the page. `damaged` are files that cannot be read, with the reason; `others` are no reports."""
     oldest = datetime.min.replace(tzinfo=UTC)
     ordered = sorted(runs, key=lambda run: (run.date or oldest, run.path))
     script = source("index.js")
@@ -81,61 +81,62 @@ def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[
         title=title, policy=policy, css=Markup(css), script=Markup(script), version=__version__,  # noqa: S704  our own
         made=f"{made:%Y-%m-%d %H:%M} UTC", runs=len(ordered), columns=_columns(ordered), rows=_rows(ordered),
         charts=[(chart, Markup(svg(chart, WIDTH, xmlns=False))) for chart in trends(ordered)],  # noqa: S704  it escapes
-        crossings=crossings(ordered)[:_MOST_NAMED],
-        damaged=damaged[:_MOST_NAMED], more_damaged=max(0, len(damaged) - _MOST_NAMED),
-        others=others[:_MOST_NAMED], more_others=max(0, len(others) - _MOST_NAMED),
+        crossings=crossings(ordered)[:_MAX_LISTED],
+        damaged=damaged[:_MAX_LISTED], more_damaged=max(0, len(damaged) - _MAX_LISTED),
+        others=others[:_MAX_LISTED], more_others=max(0, len(others) - _MAX_LISTED),
         has_file_dates=any(run.is_file_date for run in ordered),
     ).encode("utf-8", "replace").decode()  # fmt: skip
 
 
 def trends(runs: Sequence[Run]) -> list[Chart]:
     """Return the charts over the runs, oldest first; those of which fewer than two runs have a number are left out."""
-    trends = []
+    charts = []
     times = _points(runs, {"step_time": "step time"})
-    if len(times) >= _LEAST_RUNS:
-        trends.append(Chart("step_time", "Step time", Mark.LINE, times, "run", "value", x_label="run",
+    if len(times) >= _MIN_RUNS:
+        charts.append(Chart("step_time", "Step time", Mark.LINE, times, "run", "value", x_label="run",
                           y_label="step time", caption="Runs by date; their numbers stand in the table."))  # fmt: skip
     shares = _points(runs, _SHARES)
-    if shares["run"].nunique() >= _LEAST_RUNS:
-        trends.append(Chart("shares", "Where the time goes", Mark.LINE, shares, "run", "value", "part", x_label="run",
+    if shares["run"].nunique() >= _MIN_RUNS:
+        charts.append(Chart("shares", "Where the time goes", Mark.LINE, shares, "run", "value", "part", x_label="run",
                           y_label="share of the time", y_unit=Unit.RATIO,
                           caption="Shares of step time; of all that was recorded in runs without steps."))  # fmt: skip
-    return trends
+    return charts
 
 
-def _points(runs: Sequence[Run], wanted: dict[str, str]) -> pd.DataFrame:
-    points = [(number, part, fact.value) for name, part in wanted.items()
+def _points(runs: Sequence[Run], label_by_fact: dict[str, str]) -> pd.DataFrame:
+    points = [(number, label, fact.value) for name, label in label_by_fact.items()
              for number, run in enumerate(runs, 1) if (fact := run.fact(name))]  # fmt: skip
     return pd.DataFrame(points, columns=["run", "part", "value"])
 
 
 def _columns(runs: Sequence[Run]) -> list[tuple[str, bool]]:
     """Return the columns: label, and whether it is text."""
-    shown = [_FACTS[name] for name in _shown(runs)]
-    if "Step time" in shown:
-        shown.insert(shown.index("Step time") + 1, "Change")
+    fact_labels = [_LABEL_BY_FACT[name] for name in _fact_names(runs)]
+    if "Step time" in fact_labels:
+        fact_labels.insert(fact_labels.index("Step time") + 1, "Change")
     texts = {"Date", "Report", "Gates"}
     gates = ["Gates"] if _has_gates(runs) else []
     return [
-        (label, label in texts) for label in ("Run", "Date", "Report", "Ranks", "Steps", *shown, *gates, "Warnings")
+        (label, label in texts)
+        for label in ("Run", "Date", "Report", "Ranks", "Steps", *fact_labels, *gates, "Warnings")
     ]
 
 
-def _shown(runs: Sequence[Run]) -> list[str]:
-    return [name for name in _FACTS if any(run.fact(name) for run in runs)]
+def _fact_names(runs: Sequence[Run]) -> list[str]:
+    return [name for name in _LABEL_BY_FACT if any(run.fact(name) for run in runs)]
 
 
 def _rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the rows of the table, newest first; each change is against the run before that has a step time."""
-    facts, has_gates, rows, before = _shown(runs), _has_gates(runs), [], None
+    """Return the rows of the table, newest first; a change is against the last run before that has a step time."""
+    facts, has_gates, rows, previous_time = _fact_names(runs), _has_gates(runs), [], None
     for number, run in enumerate(runs, 1):
         cells = [_count(run.report.meta.get("num_ranks")), _count(_steps(run.report))]
         for name in facts:
             fact = run.fact(name)
             cells.append(Cell(highlights.value(fact), fact.value) if fact else Cell(fmt.MISSING))
             if name == "step_time":
-                cells.append(_change(before, fact.value if fact else None))
-                before = fact.value if fact else before
+                cells.append(_change(previous_time, fact.value if fact else None))
+                previous_time = fact.value if fact else previous_time
         if has_gates:
             cells.append(_gates(run.report))
         cells.append(_count(len(run.report.warnings)))
@@ -150,26 +151,26 @@ def _has_gates(runs: Sequence[Run]) -> bool:
 
 
 def _gates(report: Report) -> Cell:
-    """How many of a run's gates did not pass."""
+    """Return how many of a run's gates did not pass."""
     states = [state for _, state, _ in highlights.gates(report)]
-    bad = [f"{states.count(state)} {state}" for state in ("crossed", "inconclusive") if state in states]
-    return Cell(", ".join(bad) or ("passed" if states else fmt.MISSING), states.count("crossed"))
+    not_passed = [f"{states.count(state)} {state}" for state in ("crossed", "inconclusive") if state in states]
+    return Cell(", ".join(not_passed) or ("passed" if states else fmt.MISSING), states.count("crossed"))
 
 
 def crossings(runs: Sequence[Run]) -> list[str]:
-    """Say of each gate which run (oldest first) was the first to cross it, and whether the latest still does."""
-    told = []
+    """Return for each gate that was crossed which run (oldest first) did so first, and whether the latest does."""
+    sentences = []
     for gate in dict.fromkeys(gate for run in runs for gate, _, _ in highlights.gates(run.report)):
         states = [(number, run, state) for number, run in enumerate(runs, 1)
-                  for each, state, _ in highlights.gates(run.report) if each == gate]  # fmt: skip
-        first = next((state for state in states if state[2] == "crossed"), None)
+                  for other_gate, state, _ in highlights.gates(run.report) if other_gate == gate]  # fmt: skip
+        first = next(((number, run) for number, run, state in states if state == "crossed"), None)
         if first:
-            still = "and the latest crosses it" if states[-1][2] == "crossed" else "and the latest does not"
-            when = f" ({_date(first[1]).text})" if first[1].date else ""
-            told.append(
-                f"{kernel_names.cut(gate, highlights.LONGEST_TITLE)}: first crossed by run {first[0]}{when}, {still}"
-            )
-    return told
+            number, run = first
+            latest = "crosses it" if states[-1][2] == "crossed" else "does not"
+            date = f" ({_date(run).text})" if run.date else ""
+            label = kernel_names.cut(gate, highlights.MAX_TITLE)
+            sentences.append(f"{label}: first crossed by run {number}{date}, and the latest {latest}")
+    return sentences
 
 
 def _steps(report: Report) -> Any:
@@ -186,10 +187,10 @@ def _count(value: Any) -> Cell:
     return Cell(fmt.text(value, Unit.COUNT), value) if is_number else Cell(fmt.MISSING)
 
 
-def _change(before: float | None, now: float | None) -> Cell:
-    if not before or now is None:
+def _change(previous: float | None, current: float | None) -> Cell:
+    if not previous or current is None:
         return Cell(fmt.MISSING)
-    change = now / before - 1
+    change = current / previous - 1
     return Cell(fmt.text(change, Unit.RATIO_CHANGE), change)
 
 

@@ -1,7 +1,6 @@
 """The report as a mail: a short HTML body with a picture, the same as plain text, and the PDF summary attached.
 
-A draft (`-o report.eml`) has neither sender nor date, since neither is known yet: mail clients add them, and the same
-report gives the same bytes. A mail that is sent gets both.
+A draft (`-o report.eml`) has neither sender nor date: mail clients add them, and the same report gives the same bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ LIMIT = 100_000  # Bytes of the HTML body: Gmail cuts what is above 102 KB.
 LONGEST_SUBJECT = 200
 _PICTURE_WIDTH = 620
 _ZOOM = 2.0  # Pixels per pixel, for sharp text on dense screens.
-_MOST_WARNINGS = 5
+_MAX_WARNINGS = 5
 _FOR_WIDE_SCREENS = {"kind", "mean", "device", "idle_share"}  # Columns; mail is read on phones.
-_LONGEST_TEXT = 600
-_WIDTH = 78  # Characters of a line of the plain text.
+_MAX_TEXT = 600
+_LINE_WIDTH = 78  # Characters of a line of the plain text.
 _NBSP = "\u00a0"  # Fonts of mail clients know it better than the narrow one.
 _SPACES = re.compile(r"[ \t\r\n]+")
 
@@ -43,23 +42,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail, and in `missing` what it goes without and why, one sentence each."""
+    """A mail; `missing` has a sentence for each attachment that it lacks, with the reason."""
 
     message: EmailMessage
     missing: tuple[str, ...]
 
     def encoded(self) -> bytes:
-        """Return the mail as bytes, as they are sent and as they stand in a file."""
+        """Return the bytes that are sent or written to a file."""
         return self.message.as_bytes(policy=SMTP)
 
 
 def eml(report: Report) -> bytes:
     """Return the report as a draft that a mail client opens. Equal reports give equal bytes."""
-    eml = mail(report)
-    eml.message["X-Unsent"] = "1"  # Clients that know it open the file for writing recipients into it.
-    for reason in eml.missing:
+    draft = mail(report)
+    draft.message["X-Unsent"] = "1"  # Clients that know it open the file for writing recipients into it.
+    for reason in draft.missing:
         log.warning("the mail %s", reason)
-    return eml.encoded()
+    return draft.encoded()
 
 
 def mail(
@@ -70,7 +69,7 @@ def mail(
     to: Sequence[Address] = (),
     date: datetime | None = None,
 ) -> Mail:
-    """Compose a mail; without `subject` it is the title and the headline. UsageError for a subject that is none."""
+    """Return a mail; the default subject is title and headline. UsageError for an invalid subject."""
     png, no_picture = _png(report)
     pdf, no_pdf = _pdf(report)
     missing = tuple(reason for reason in (no_picture, no_pdf) if reason)
@@ -85,13 +84,13 @@ def mail(
         message["To"] = tuple(to)
     if date:
         message["Date"] = format_datetime(date)
-        told = f"{digest}{date.isoformat()}{message['To']}"
-        message["Message-ID"] = f"<{hashlib.sha256(told.encode()).hexdigest()[:32]}@htareport>"
+        seed = f"{digest}{date.isoformat()}{message['To']}"
+        message["Message-ID"] = f"<{hashlib.sha256(seed.encode()).hexdigest()[:32]}@htareport>"
     message.set_content(text, cte="quoted-printable")
     message.add_alternative(html(report, cid if png else "", missing), subtype="html", cte="quoted-printable")
     if png:
-        page = list(message.iter_parts())[-1]
-        page.add_related(png, "image", "png", cid=f"<{cid}>", filename="chart.png", disposition="inline")
+        html_part = list(message.iter_parts())[-1]
+        html_part.add_related(png, "image", "png", cid=f"<{cid}>", filename="chart.png", disposition="inline")
     if pdf:
         message.add_attachment(pdf, "application", "pdf", filename=f"{_file_name(report)}.pdf")
     _name_boundaries(message, digest)
@@ -99,17 +98,17 @@ def mail(
 
 
 def default_subject(report: Report) -> str:
-    """Return title and headline on one line, in ASCII as far as the title is: encoded words may lose spaces."""
+    """Return title and headline on one line; the headline is ASCII, since encoded words may lose spaces."""
     label, number = highlights.headline(report)
-    told = f": {label.lower() if label != 'GPU time' else label} {number}" if label else ""
+    suffix = f": {label.lower() if label != 'GPU time' else label} {number}" if label else ""
     if change := highlights.change(report).partition(" against")[0]:
-        told += f" ({change})"
-    told = told.replace(fmt.NNBSP, " ").replace(fmt.MINUS, "-").replace("µ", "u")
-    return f"{kernel_names.cut(highlights.title(report), LONGEST_SUBJECT - len(told))}{told}"
+        suffix += f" ({change})"
+    suffix = suffix.replace(fmt.NNBSP, " ").replace(fmt.MINUS, "-").replace("µ", "u")
+    return f"{kernel_names.cut(highlights.title(report), LONGEST_SUBJECT - len(suffix))}{suffix}"
 
 
 def subject_line(text: str) -> str:
-    """Return a given subject if it can be one. UsageError if it is blank, too long, or holds line ends or the like."""
+    """Return a subject without outer spaces. UsageError if it is blank, too long, or holds control characters."""
     if not text.strip():
         raise UsageError("--subject: is blank")
     if len(text) > LONGEST_SUBJECT:
@@ -122,15 +121,15 @@ def subject_line(text: str) -> str:
 def html(report: Report, cid: str, missing: Sequence[str] = ()) -> str:
     """Return the HTML body, of no more than LIMIT bytes; `cid` names the picture, if there is one."""
     chart = _chart(report)
-    for most in (10, 5, 0):
+    for max_rows in (10, 5, 0):
         text = environment().get_template("email.html.j2").render(
             title=highlights.title(report), verdict=_cut(report.verdict), chips=about.chips(report),
-            warnings=[_cut(warning) for warning in report.warnings[:_MOST_WARNINGS]],
-            more_warnings=max(0, len(report.warnings) - _MOST_WARNINGS),
+            warnings=[_cut(warning) for warning in report.warnings[:_MAX_WARNINGS]],
+            more_warnings=max(0, len(report.warnings) - _MAX_WARNINGS),
             cards=[(_cut(f.label, 80), highlights.value(f), _cut(f.detail, 160)) for f in cards(report.sections)],
             findings=[(f.severity.capitalize(), _cut(f.title, 200), saving(f), _cut(f.advice))
-                      for f in findings(report.sections)[:highlights.MOST_FINDINGS]],
-            grids=[_shown(grid) for grid in _grids(report, most)], cid=cid, width=_PICTURE_WIDTH,
+                      for f in findings(report.sections)[:highlights.MAX_FINDINGS]],
+            grids=[_grid_texts(grid) for grid in _grids(report, max_rows)], cid=cid, width=_PICTURE_WIDTH,
             chart=(_cut(chart.title, 160), _cut(chart.caption)) if chart else ("", ""),
             missing=missing, version=about.version(report),
         )  # fmt: skip
@@ -149,7 +148,7 @@ def _plain_lines(report: Report, missing: Sequence[str]) -> Iterator[str]:
     yield from ("", *_wrapped(" · ".join(about.chips(report))))
     if report.warnings:
         yield ""
-        for warning in report.warnings[:_MOST_WARNINGS]:
+        for warning in report.warnings[:_MAX_WARNINGS]:
             yield from _wrapped(_cut(warning), "! ")
     facts = cards(report.sections)
     if facts:
@@ -157,13 +156,13 @@ def _plain_lines(report: Report, missing: Sequence[str]) -> Iterator[str]:
         for fact in facts:
             detail = f" ({_cut(fact.detail, 160)})" if fact.detail else ""
             yield from _wrapped(f"{_cut(fact.label, 80)}: {highlights.value(fact)}{detail}", "- ")
-    for finding in findings(report.sections)[: highlights.MOST_FINDINGS]:
-        could = f" ({saving(finding)})" if finding.saving_ns else ""
+    for finding in findings(report.sections)[: highlights.MAX_FINDINGS]:
+        saving_text = f" ({saving(finding)})" if finding.saving_ns else ""
         title = prose.unmarked(_cut(finding.title, 200))
-        yield from ("", *_wrapped(f"{finding.severity.capitalize()}: {title}{could}", "- "))
+        yield from ("", *_wrapped(f"{finding.severity.capitalize()}: {title}{saving_text}", "- "))
         yield from _wrapped(f"Try: {prose.unmarked(_cut(finding.advice))}" if finding.advice else "", "  ")
     for grid in _grids(report, 5):
-        title, columns, rows = _shown(grid)
+        title, columns, rows = _grid_texts(grid)
         yield from ("", f"{title}:")
         for row in rows:
             numbers = ", ".join(f"{name} {cell}" for (name, _), cell in zip(columns[1:], row[1:], strict=True))
@@ -174,28 +173,26 @@ def _plain_lines(report: Report, missing: Sequence[str]) -> Iterator[str]:
 
 
 def _wrapped(text: str, mark: str = "") -> list[str]:
-    """Break into lines; nothing of a name can begin or end one."""
-    flat = kernel_names.visible(_SPACES.sub(" ", text)).replace(fmt.NNBSP, _NBSP)
-    rest = " " * len(mark)
-    return textwrap.wrap(flat, _WIDTH, initial_indent=mark, subsequent_indent=rest, break_on_hyphens=False)
+    """Return a text broken into lines; line breaks and control characters of names do not act."""
+    line = kernel_names.visible(_SPACES.sub(" ", text)).replace(fmt.NNBSP, _NBSP)
+    indent = " " * len(mark)
+    return textwrap.wrap(line, _LINE_WIDTH, initial_indent=mark, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _cut(text: str, longest: int = _LONGEST_TEXT) -> str:
-    return kernel_names.cut(text, longest)
+def _cut(text: str, max_length: int = _MAX_TEXT) -> str:
+    return kernel_names.cut(text, max_length)
 
 
-def _grids(report: Report, most: int) -> list[highlights.Grid]:
-    found = (highlights.kernels(report, most), highlights.worst_ranks(report, min(most, 5))) if most else ()
-    return [grid.without(_FOR_WIDE_SCREENS) for grid in found if grid is not None]
+def _grids(report: Report, max_rows: int) -> list[highlights.Grid]:
+    grids = (highlights.kernels(report, max_rows), highlights.worst_ranks(report, min(max_rows, 5))) if max_rows else ()
+    return [grid.drop_columns(_FOR_WIDE_SCREENS) for grid in grids if grid is not None]
 
 
-def _shown(grid: highlights.Grid) -> tuple[str, list[tuple[str, bool]], list[list[str]]]:
-    """Return title, columns (label, whether text) and rows of a table as texts."""
+def _grid_texts(grid: highlights.Grid) -> tuple[str, list[tuple[str, bool]], list[list[str]]]:
+    """Return a table's title, columns (label, whether text) and rows as texts."""
     columns = [(_cut(column.label, 40), column.unit.is_text) for column in grid.columns]
     units = [column.unit for column in grid.columns]
-    rows = [
-        [kernel_names.cut(text, highlights.LONGEST_NAME) for text in map(fmt.text, row, units)] for row in grid.rows
-    ]
+    rows = [[kernel_names.cut(text, highlights.MAX_NAME) for text in map(fmt.text, row, units)] for row in grid.rows]
     return grid.title, columns, rows
 
 
@@ -235,13 +232,12 @@ def _pdf(report: Report) -> tuple[bytes, str]:
 
 
 def _file_name(report: Report) -> str:
-    """Return the title as a file name that is one anywhere."""
-    kept = "".join(each if each.isascii() and each.isalnum() else "-" for each in highlights.title(report).lower())
-    return "-".join(part for part in kept.split("-") if part)[:60] or "report"
+    """Return the title as a file name that is valid on every system."""
+    return re.sub("[^a-z0-9]+", "-", highlights.title(report).lower()).strip("-")[:60] or "report"
 
 
 def _name_boundaries(message: EmailMessage, digest: str) -> None:
-    """Choose what separates the parts, which would be random; `=_` cannot stand in their encodings."""
-    for number, part in enumerate(message.walk()):
-        if part.is_multipart():
-            part.set_boundary(f"=_{digest}_{number}")
+    """Set the boundaries between the parts, which would be random; `=_` does not occur in their encodings."""
+    for number, mime_part in enumerate(message.walk()):
+        if mime_part.is_multipart():
+            mime_part.set_boundary(f"=_{digest}_{number}")

@@ -14,8 +14,8 @@ from htareport.render.html.bounds import bounded
 from htareport.render.html.page import cards
 from htareport.report import Report, Section, Status
 
-_ROWS = 20
-_MOST_FINDINGS = 50
+_MAX_ROWS = 20
+_MAX_FINDINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class _Cell:
     help: prose.Help
     pictures: tuple[Markup, ...]
     tables: tuple[tuple[tables.Source, list[tables.Row]], ...]
-    found: tuple[findings.Card, ...] = ()  # Of a section that stands alone; those of a report stand before all.
+    found: tuple[findings.Card, ...] = ()  # Of a section that is shown alone; a report has its findings on top.
 
 
 def cell_html(value: Report | Section) -> str:
@@ -41,11 +41,11 @@ def section_html(section: Section) -> str:
 def notebook_html(report: Report) -> str:
     """Return a whole report as HTML."""
     report = bounded(report)
-    advice = findings.findings_section(report)
-    shown = [s for s in report.sections if s.status is not Status.NOT_APPLICABLE and s is not advice]
+    section_of_findings = findings.findings_section(report)
+    shown = [s for s in report.sections if s.status is not Status.NOT_APPLICABLE and s is not section_of_findings]
     return environment().get_template("notebook.html.j2").render(
         report=report, chips=about.chips(report), cards=cards(report.sections),
-        told=findings.summary(report, _MOST_FINDINGS),
+        told=findings.summary(report, _MAX_FINDINGS),
         cells=[_cell(section) for section in shown],
         missing=[section for section in report.sections if section.status is Status.NOT_APPLICABLE],
     )  # fmt: skip
@@ -54,5 +54,5 @@ def notebook_html(report: Report) -> str:
 def _cell(section: Section) -> _Cell:
     pictures = tuple(Markup(svg(chart, xmlns=False)) for chart in section.charts)  # noqa: S704  it escapes what it shows
     sources = (tables.Source(table, "") for table in section.tables if not table.spec.is_data)
-    heads = tuple((source, source.rows(_ROWS)) for source in sources if source.has_content)
-    return _Cell(section, prose.split_help(section.help), pictures, heads)
+    tables_with_rows = tuple((source, source.rows(_MAX_ROWS)) for source in sources if source.has_content)
+    return _Cell(section, prose.split_help(section.help), pictures, tables_with_rows)

@@ -1,4 +1,4 @@
-"""The small part of Markdown that help texts use: headings of level two, paragraphs, lists, code, bold and emphasis."""
+"""Help texts as HTML or plain text. Their Markdown has level-two headings, paragraphs, lists, code, bold, emphasis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from htareport.render.kernel_names import visible
 
-_MARKED = re.compile(
+_MARKS = re.compile(
     r"(?P<fence>`+)(?P<code>.+?)(?P=fence)|\*\*(?P<strong>[^*\n]+)\*\*|(?<![\w*])\*(?P<em>[^*\s][^*\n]*)\*(?![\w*])",
     re.DOTALL,
 )
@@ -20,32 +20,27 @@ _ITEM = re.compile(r"^\s*[-*] +")
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """A help text: what it is about, and the rest (may be empty) as HTML."""
+    """A help text as HTML: its first paragraph, and the text after it (may be empty)."""
 
     lead: Markup
     more: Markup
 
 
 def split_help(text: str) -> Help:
-    """Return a help text as HTML: the first paragraph, and what follows it."""
+    """Return a help text as HTML, split after its first paragraph."""
     lead, _, more = text.strip().partition("\n\n")
     if lead.startswith("#"):
         lead, more = "", text.strip()
-    return Help(inline(lead), to_html(more))
+    return Help(inline(lead), _to_html(more))
 
 
-def plain(text: str) -> str:
-    """Return a text's first paragraph without marks, on one line."""
-    return " ".join(text.strip().partition("\n\n")[0].replace("`", "").replace("*", "").split())
-
-
-def to_html(text: str, heading: str = "h4") -> Markup:
-    """Return Markdown of the small kind as HTML; everything else in it is shown as it is."""
-    return Markup("\n").join(_block(block, heading) for block in _blocks(text))
+def _to_html(text: str) -> Markup:
+    """Return a help text's Markdown as HTML; all other markup is escaped."""
+    return Markup("\n").join(map(_block, _blocks(text)))
 
 
 def _blocks(text: str) -> list[list[str]]:
-    """Split into runs of lines: headings stand alone, an empty line ends a run, a list starts one."""
+    """Return the blocks of a text as lists of lines: a heading, a paragraph, or a list."""
     blocks: list[list[str]] = [[]]
     for line in text.splitlines():
         starts_list = bool(_ITEM.match(line)) and not (blocks[-1] and _ITEM.match(blocks[-1][0]))
@@ -58,9 +53,9 @@ def _blocks(text: str) -> list[list[str]]:
     return [block for block in blocks if block]
 
 
-def _block(lines: list[str], heading: str) -> Markup:
+def _block(lines: list[str]) -> Markup:
     if lines[0].startswith("#"):
-        return Markup("<{0}>{1}</{0}>").format(heading, inline(lines[0].lstrip("#").strip()))
+        return Markup("<h4>{}</h4>").format(inline(lines[0].lstrip("#").strip()))
     if not _ITEM.match(lines[0]):
         return Markup("<p>{}</p>").format(inline(" ".join(line.strip() for line in lines)))
     items = list[str]()
@@ -73,20 +68,22 @@ def _block(lines: list[str], heading: str) -> Markup:
 
 
 def inline(text: str) -> Markup:
-    """Return one line of text as HTML: code, bold and emphasis, everything else as it is."""
-    shown = (f"<{kind}>{escape(said)}</{kind}>" if kind else escape(said) for kind, said in pieces(visible(text)))
-    return Markup("".join(shown))  # noqa: S704  every part is escaped
+    """Return one line of text as HTML with code, bold and emphasis; all other markup is escaped."""
+    spans = (
+        f"<{kind}>{escape(words)}</{kind}>" if kind else escape(words) for kind, words in marked_spans(visible(text))
+    )
+    return Markup("".join(spans))  # noqa: S704  every part is escaped
 
 
 def unmarked(text: str) -> str:
-    """Return a text without its marks: code and bold as they are, emphasised words (terms, titles) in quotes."""
-    return "".join(f'"{said}"' if kind == "em" else said for kind, said in pieces(text))
+    """Return a text without marks; emphasised words (terms, titles) get quotation marks."""
+    return "".join(f'"{words}"' if kind == "em" else words for kind, words in marked_spans(text))
 
 
-def pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Cut a text at its marks: kind (code, strong, em, or empty for what is not marked) and words of each piece."""
+def marked_spans(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the spans of a text with their kind: code, strong, em, or empty for unmarked text."""
     end = 0
-    for match in _MARKED.finditer(text):
+    for match in _MARKS.finditer(text):
         yield "", text[end : match.start()]
         kind = next(kind for kind in ("code", "strong", "em") if match[kind])
         yield kind, match[kind].strip()

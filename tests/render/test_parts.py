@@ -151,11 +151,11 @@ def test_the_head_says_nothing_twice():
 
 
 def test_definitions_that_do_not_fit_are_counted(monkeypatch):
-    monkeypatch.setattr(html_module, "_DEFINITIONS", 400)
+    monkeypatch.setattr(html_module, "_MAX_DEFINITIONS", 400)
     columns = (key("rank", "Rank"), *(Column(f"c{i}", f"C{i}", help="What it means. " * 10) for i in range(2)))
     frame = pd.DataFrame({"rank": [0], "c0": ["a"], "c1": ["b"]})
     sections = [Section(f"s{i}", "S", "G", tables=(Table(TableSpec("t", "T", columns), frame),)) for i in range(3)]
     text = html(Report("r", sections=tuple(sections)))
     assert "4 more definitions did not fit into this file" in text
-    monkeypatch.setattr(html_module, "_DEFINITIONS", 10_000)
+    monkeypatch.setattr(html_module, "_MAX_DEFINITIONS", 10_000)
     assert "more definition" not in html(Report("r", sections=tuple(sections)))

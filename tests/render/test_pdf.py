@@ -65,7 +65,7 @@ def test_size_and_pages(made, tmp_path):
     assert made.startswith(b"%PDF-")
     assert len(made) < 300_000
     pages = re.search(r"Pages: +(\d+)", told("pdfinfo", made, tmp_path / "a.pdf"))
-    assert int(pages[1]) <= pdf_module.MOST_PAGES
+    assert int(pages[1]) <= pdf_module.MAX_PAGES
 
 
 def test_tagged_with_title(made, tmp_path):
