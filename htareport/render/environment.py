@@ -64,7 +64,7 @@ def environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value of a template with invisible characters, and those that turn the reading direction, spelled out."""
+    """Return a value with its invisible characters, and those that turn the reading direction, spelled out."""
     return visible(value) if type(value) is str else value
 
 

@@ -1,4 +1,4 @@
-"""Charts as values: a mark, the rows that it draws, and which column is on which axis."""
+"""Charts as values: a mark, the rows that it draws, and the column of each axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from htareport.report.tables import Unit
 
 
 class Mark(StrEnum):
-    """How a Chart is drawn; which of its columns each mark reads stands at Chart."""
+    """How a Chart is drawn; Chart lists the columns that each mark reads."""
 
     BAR = "bar"
     STACKED_BAR = "stacked_bar"
@@ -27,11 +27,11 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture as data: a mark and the columns of `frame` that feed it, one row per thing drawn.
+    """A chart as data: a mark and the columns of `frame` that it reads, one row per mark drawn.
 
     Series (values of `color`) and categories keep the order in which they first appear in the frame.
 
-    | mark | x | y | color | further |
+    | mark | x | y | color | other columns |
     | --- | --- | --- | --- | --- |
     | bar | value | category (one row each, top first) | class of the bar, or None | low: start, else 0 |
     | stacked_bar | category or number | value | series, stacked in order | |
@@ -65,4 +65,4 @@ class Chart:
     color_unit: Unit = Unit.NANOSECONDS  # Of a heatmap's cells.
     log_x: bool = False
     lines: tuple[tuple[float, str], ...] = ()  # Reference lines: value on the axis of values, label.
-    caption: str = ""  # One sentence: what to see and how it was made.
+    caption: str = ""  # One sentence: what the chart shows and how it was computed.

@@ -1,4 +1,4 @@
-"""What a report advises: findings, each with its evidence, what it could save, what to try and how to verify it."""
+"""Findings: the advice of a report with its evidence, what it could save, what to try and how to verify it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How much a finding matters, least first."""
+    """How much a finding matters, in rising order."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing the reader should know; `code` is stable.
+    """One piece of advice; its `code` is stable.
 
     Savings are ceilings in ns per step (of everything recorded, where there are no steps), never more than the time
     that was measured for it.
@@ -42,8 +42,8 @@ class Finding:
     confidence: str = ""
     ranks: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
-    low_ns: int | None = None  # What it saves at least, if the advice works.
-    further_ns: int | None = None  # What of the saving no finding before this one covers.
+    low_ns: int | None = None  # Lower bound of the saving, if the advice works.
+    further_ns: int | None = None  # The part of the saving that no finding before this one covers.
     assumption: str = ""
     verify: str = ""
     snippet: str = ""
@@ -53,6 +53,6 @@ class Finding:
     share: float | None = None  # The saving as a share of the step time (of everything recorded without steps).
     is_per_step: bool = True  # Whether savings are per step; else in everything recorded.
     step_ns: int | None = None  # The job's step time; None without steps.
-    without_ns: int | None = None  # The same if this were gone and ranks still waited for each other; None: not known.
+    without_ns: int | None = None  # The step time without the cause, while ranks still wait for each other, if known.
     ceiling: str = ""  # Why that is not known, so that the saving is a ceiling only.
-    is_across_ranks: bool = False  # Whether it was worked out with ranks that go on waiting for each other.
+    is_across_ranks: bool = False  # Whether `without_ns` includes that ranks still wait for each other.

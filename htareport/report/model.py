@@ -1,7 +1,7 @@
-"""The report as a value: sections with facts, findings, charts and tables; as JSON and back.
+"""The report as a value: sections with facts, findings, charts and tables, written as JSON and read back.
 
 Architecture invariant: this package knows nothing of traces, analyses or output formats, and a Report survives a round
-trip through JSON unchanged. That JSON is the one file format that stays readable; `schema_version` says which it is.
+trip through JSON unchanged. Later versions read that JSON as well; `schema_version` is its version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One key number of the overview, with its definition as `help` and what qualifies it as `detail`."""
+    """One key number of the overview; `help` is its definition, `detail` adds what the number alone does not say."""
 
     name: str
     label: str
@@ -54,7 +54,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one analysis has to say. `help` has Markdown headings of level two; `notes` say how to read this run."""
+    """The result of one analysis. `help` has Markdown headings of level two; `notes` explain this run's numbers."""
 
     name: str
     title: str

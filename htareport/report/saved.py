@@ -1,4 +1,4 @@
-"""Saved reports: their bytes, and what they have to hold beyond its types (`meta` that others compute with, charts)."""
+"""Reads saved reports, and checks in them what their types do not: the numbers in `meta`, and columns of charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from htareport.report.json_codec import DecodeError, decode
 
 @dataclass(frozen=True, slots=True)
 class _MetaShape:
-    """What others compute with of `meta`, which beside it may hold anything that is JSON."""
+    """The types of the fields of `meta` that are computed with; all other fields may hold any JSON."""
 
     num_ranks: int | None = None
     world_size: int | None = None
@@ -49,7 +49,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def check_meta(meta: Mapping[str, Any]) -> None:
-    """Raise DecodeError, naming the place, where something has another type than is computed with."""
+    """Raise DecodeError, naming the field, where a field of `meta` has the wrong type."""
     try:
         decode(_MetaShape, meta)
     except DecodeError as error:
@@ -57,11 +57,11 @@ def check_meta(meta: Mapping[str, Any]) -> None:
 
 
 def check_charts(sections: Sequence[Any]) -> None:
-    """Raise DecodeError for a chart of these sections that names a column which its frame does not have."""
-    for at, section in enumerate(sections):
-        for number, chart in enumerate(section.charts):
+    """Raise DecodeError for a chart of these sections that names a column missing in its frame."""
+    for section_index, section in enumerate(sections):
+        for chart_index, chart in enumerate(section.charts):
             for channel in ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text"):
                 column = getattr(chart, channel)
                 if column is not None and column not in chart.frame.columns:
-                    place = f".sections[{at}].charts[{number}].{channel}"
-                    raise DecodeError(f"its frame has no column {column!r}").within(place)
+                    field = f".sections[{section_index}].charts[{chart_index}].{channel}"
+                    raise DecodeError(f"its frame has no column {column!r}").within(field)

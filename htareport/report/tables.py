@@ -1,4 +1,4 @@
-"""Tables as values: columns with units, what they mean, and the rows."""
+"""Tables as values: rows, and columns with their units and definitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 
 class Unit(StrEnum):
-    """What a number is. Renderers format by it; a diff knows by it which numbers add up."""
+    """The unit of a column. Formats show numbers by it; a comparison adds up numbers by it."""
 
     TEXT = "text"
     NAME = "name"  # Name of a kernel, operator or call: shortened where space is short, never in data.
@@ -34,7 +34,7 @@ class Unit(StrEnum):
 
     @property
     def plain(self) -> Unit:
-        """The unit of what changed; of all else the unit itself."""
+        """The unit of the quantity that changed; the unit itself where it is no change."""
         return Unit(self.removeprefix("+"))
 
     @property
@@ -68,20 +68,20 @@ class Column:
 
 
 def key(name: str, label: str, unit: Unit = Unit.ID, help: str = "") -> Column:  # noqa: A002  the field's name
-    """Make a column that is part of a row's identity."""
+    """Return a column that is part of a row's identity."""
     return Column(name, label, unit, help, is_key=True)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What a table's columns mean: all that rendering, explaining and diffing need to know of it."""
+    """The columns of a table and what they mean, for rendering, explaining and comparing it."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
     help: str = ""
-    is_detail: bool = False  # Shown on demand: what one looks up, not what one reads.
-    is_data: bool = False  # Not shown, for those who compute with it: in the JSON and the CSV only.
+    is_detail: bool = False  # Shown on demand, for looking up single rows.
+    is_data: bool = False  # Not shown, for computing: only in the JSON and the CSV.
 
     @property
     def keys(self) -> list[str]:

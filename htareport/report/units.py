@@ -1,7 +1,7 @@
-"""The one place where numbers become text: a value with its unit.
+"""Formats numbers as text with their unit.
 
-Axes are made in `render/format.py`; `templates/table.js` holds the same rules for rows that are made in the browser,
-and a test compares the two.
+`render/charts/ticks.py` formats axes; `templates/table.js` has the same rules as this file for rows that the browser
+renders, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SCALES: dict[Unit, tuple[tuple[float, float, str], ...]] = {
     Unit.FLOP_PER_SECOND: ((1e11, 1e12, "TFLOP/s"), (1e8, 1e9, "GFLOP/s"), (1e6, 1e6, "MFLOP/s"), (0, 1, "FLOP/s")),
     Unit.RATIO: ((0, 0.01, "%"),),
 }  # fmt: skip
-_SMALLEST_PERCENT = 0.005
-_THOUSAND = 1000
-_TOO_LONG = 1e15  # To write out.
+_MIN_PERCENT = 0.005
+_MIN_ROUNDED = 1000
+_MIN_EXPONENT = 1e15  # Numbers from here on are shown with an exponent.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def text(value: Any, unit: Unit) -> str:
     if is_missing(value):
         return MISSING
     if unit.is_change:
-        shown = text(value, unit.plain)
-        return f"+{shown}" if isinstance(value, Real) and cast("float", value) > 0 else shown
+        plain_text = text(value, unit.plain)
+        return f"+{plain_text}" if isinstance(value, Real) and cast("float", value) > 0 else plain_text
     if isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}:
         return "yes" if value else "no"
     finite = number(value)
@@ -80,9 +80,9 @@ def text(value: Any, unit: Unit) -> str:
 
 
 def counted(count: float, word: str, plural: str = "") -> str:
-    """A number of things as text: 1 call, 2.5 calls, 1,204 calls."""
-    shown = text(count, Unit.COUNT)
-    return f"{shown} {word if shown == '1' else plural or f'{word}s'}"
+    """Return a count with its noun: 1 call, 2.5 calls, 1,204 calls."""
+    count_text = text(count, Unit.COUNT)
+    return f"{count_text} {word if count_text == '1' else plural or f'{word}s'}"
 
 
 def _quantity(finite: float, value: Any, unit: Unit) -> str:
@@ -90,46 +90,46 @@ def _quantity(finite: float, value: Any, unit: Unit) -> str:
         name = f"{int(value)}" if finite.is_integer() else f"{finite:g}"
         return name if unit is Unit.ID else f"{unit} {name}"
     if unit is Unit.COUNT:
-        is_countable = finite.is_integer() and abs(finite) < _TOO_LONG
-        return f"{int(value):,}" if is_countable else _digits(finite, plain=True)
+        is_countable = finite.is_integer() and abs(finite) < _MIN_EXPONENT
+        return f"{int(value):,}" if is_countable else _digits(finite, is_trimmed=True)
     if unit is Unit.NUMBER:
-        return _digits(finite, plain=False)
+        return _digits(finite, is_trimmed=False)
     if unit is Unit.RATIO:
         return f"{_percent(100 * finite)}{NNBSP}%"
     scale = scale_of(max(abs(finite), abs(float(f"{finite:.3g}"))), SCALES[unit])  # 2**30 is 1.07e9, and a GiB.
-    return f"{_digits(finite / scale.factor, plain=scale.factor == 1)}{NNBSP}{scale.symbol}"
+    return f"{_digits(finite / scale.factor, is_trimmed=scale.factor == 1)}{NNBSP}{scale.symbol}"
 
 
 def _percent(value: float) -> str:
-    """Three significant digits, but no more than two decimals."""
-    if value and abs(value) < _SMALLEST_PERCENT:
+    """Return three significant digits, but no more than two decimals."""
+    if value and abs(value) < _MIN_PERCENT:
         return "<0.01" if value > 0 else "<-0.01"
     value = _rounded(value)
-    if abs(value) >= _TOO_LONG:
+    if abs(value) >= _MIN_EXPONENT:
         return f"{value:.3g}"
     decimals = 0 if abs(value) >= 100 or not value else 1 if abs(value) >= 10 else 2  # noqa: PLR2004  digits
     return f"{value:,.{decimals}f}"
 
 
 def _rounded(value: float) -> float:
-    """To three significant digits, numbers above 1000 to whole ones, halves upwards as in the browser."""
-    return float(math.floor(value + 0.5)) if abs(value) >= _THOUSAND else float(f"{value:.3g}")
+    """Return a number with three significant digits, from 1000 on a whole one, halves rounded up as in the browser."""
+    return float(math.floor(value + 0.5)) if abs(value) >= _MIN_ROUNDED else float(f"{value:.3g}")
 
 
-def _digits(value: float, *, plain: bool) -> str:
-    """Three significant digits; `plain` leaves out zeros at the end (for numbers that are whole by nature)."""
+def _digits(value: float, *, is_trimmed: bool) -> str:
+    """Return three significant digits; `is_trimmed` leaves out zeros at the end (for numbers that are integers)."""
     value = _rounded(value)
     size = abs(value)
-    if size >= _TOO_LONG:
+    if size >= _MIN_EXPONENT:
         return f"{value:.3g}"
     if size >= 100:  # noqa: PLR2004  three digits before the point
         return f"{value:,.0f}"
-    if plain or size < 1:
+    if is_trimmed or size < 1:
         return f"{value:.3g}" if not size or size >= 1e-4 else f"{value:.1e}"  # noqa: PLR2004  no long row of zeros
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}"  # noqa: PLR2004
 
 
 def scale_of(size: float, scales: tuple[tuple[float, float, str], ...]) -> Scale:
-    """Return the scale in which a magnitude is read best."""
+    """Return the first scale whose threshold the magnitude reaches."""
     size = abs(size)
     return next(Scale(factor, symbol) for threshold, factor, symbol in scales if size >= threshold)

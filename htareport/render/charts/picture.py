@@ -230,7 +230,7 @@ def series_by_name(rows: Rows, values: Numbers, unit: Unit, labels: Sequence[str
     return series
 
 
-def split_by_series(rows: Rows, column: Numbers) -> dict[str, Numbers]:
+def split_by_series(rows: Rows, column: Sequence[float | None]) -> dict[str, Numbers]:
     """Return one column's numbers by series."""
     numbers_by_series: dict[str, Numbers] = {}
     for name, value in zip(rows.series_names(), column, strict=True):

@@ -209,7 +209,7 @@ def _picture(  # noqa: PLR0913  one call per mark
     base: Axis,
     axis: Axis,
     all_series: dict[str, Series],
-    positions: Numbers,
+    positions: Sequence[float | None],
     *,
     is_horizontal: bool,
     extra: dict[str, Numbers] | None = None,
