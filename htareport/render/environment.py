@@ -70,16 +70,11 @@ def _shown(value: Any) -> Any:
 
 def _two_lines(label: str) -> str:
     """Return a heading that breaks no more than once, near its middle, so that headings stay low."""
-    words = (
-        label.replace(" %", "\u00a0%").split(" ")
-        if len(label) > _MAX_UNBROKEN_LABEL
-        else [label.replace(" ", "\u00a0")]
-    )
-    breaks = range(1, len(words))
-    break_index = min(
-        breaks, key=lambda index: max(len(" ".join(words[:index])), len(" ".join(words[index:]))), default=0
-    )
-    return " ".join(filter(None, ("\u00a0".join(words[:break_index]), "\u00a0".join(words[break_index:]))))
+    if len(label) <= _MAX_UNBROKEN_LABEL:
+        return label.replace(" ", "\u00a0")
+    words = label.replace(" %", "\u00a0%").split(" ")
+    lines = [("\u00a0".join(words[:index]), "\u00a0".join(words[index:])) for index in range(1, len(words))]
+    return " ".join(filter(None, min(lines, key=lambda pair: max(map(len, pair)), default=words)))
 
 
 def headline(text: str) -> tuple[str, str]:
@@ -100,10 +95,7 @@ def _unit(value: Any, unit: str) -> str:
 
 def _css_string(text: str) -> Markup:
     """Return text for a CSS string: all but plain characters are escaped, so that none ends the string or style."""
-    plain = (
-        character if character.isascii() and (character.isalnum() or character in " .-_") else f"\\{ord(character):x} "
-        for character in text
-    )
+    plain = (c if c.isascii() and (c.isalnum() or c in " .-_") else f"\\{ord(c):x} " for c in text)
     return Markup("".join(plain))  # noqa: S704  as said
 
 

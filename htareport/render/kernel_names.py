@@ -109,12 +109,10 @@ def _joined(differences: str, difference: str) -> str:
     """Return the differences of a name with one more, if that is not too long."""
     if not differences or not difference:
         return differences or difference
-    joined = (
-        f"{differences} {difference}"
-        if difference.startswith("#")
-        else f"{differences}, {difference.removeprefix(_DOT)}"
-    )
-    return joined if len(joined) <= _MAX_DIFFERENCE or difference.startswith("#") else differences
+    if difference.startswith("#"):
+        return f"{differences} {difference}"
+    joined = f"{differences}, {difference.removeprefix(_DOT)}"
+    return joined if len(joined) <= _MAX_DIFFERENCE else differences
 
 
 def _differences(names: Sequence[str]) -> list[str]:
@@ -247,9 +245,7 @@ def _from_cpp(name: str) -> str:
     base = _NAMESPACE.sub("", base).strip()
     words = [base]
     functors = [first or second for first, second in _FUNCTOR.findall(arguments)]
-    functor = next(
-        (functor for functor in functors if functor not in _GENERIC_FUNCTORS), functors[0] if functors else ""
-    )
+    functor = next((name for name in functors if name not in _GENERIC_FUNCTORS), functors[0] if functors else "")
     if functor and functor not in base:
         words.append(f"[{functor}]")
     dtype = next((first or second for first, second in _DTYPE.findall(arguments)), None)

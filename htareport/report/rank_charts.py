@@ -31,53 +31,33 @@ def rank_labels(frame: pd.DataFrame) -> pd.Series[Any]:
 
 
 def by_rank(  # noqa: PLR0913  what a chart is made of
-    name: str,
-    title: str,
-    frame: pd.DataFrame,
-    series_by_column: dict[str, str],
-    *,
-    caption: str,
-    unit: Unit = Unit.NANOSECONDS,
+    name: str, title: str, frame: pd.DataFrame, series: dict[str, str], *, caption: str, unit: Unit = Unit.NANOSECONDS
 ) -> Chart:
     """Return stacked bars of some columns (column: series name) per rank, or their quantiles over very many ranks."""
     if len(frame) <= MOST_BARS:
         labelled = frame.assign(label=rank_labels(frame))
-        melted = labelled.melt("label", list(series_by_column), var_name="part", value_name="value")
-        melted["part"] = melted["part"].map(series_by_column)
+        long = labelled.melt("label", list(series), var_name="part", value_name="value")
+        long["part"] = long["part"].map(series)
         return Chart(
-            name,
-            title,
-            Mark.STACKED_BAR,
-            melted,
-            "label",
-            "value",
-            "part",
-            x_label="rank",
-            y_unit=unit,
-            caption=caption,
+            name, title, Mark.STACKED_BAR, long, "label", "value", "part", x_label="rank", y_unit=unit, caption=caption
         )
     percentiles = np.linspace(0, 100, 101)
-    series_frames = [
+    frames = [
         pd.DataFrame(
-            {"percentile": percentiles, "value": np.percentile(frame[column].dropna(), percentiles), "part": series}
+            {
+                "percentile": percentiles,
+                "value": np.percentile(frame[column].dropna(), percentiles),
+                "part": series_name,
+            }
         )
-        for column, series in series_by_column.items()
+        for column, series_name in series.items()
         if frame[column].notna().any()
     ]
     sentence = f"Over {len(frame):,} ranks: each line shows a part's values from the smallest to the largest rank."
     return Chart(
-        name,
-        f"{title}, {len(frame):,} ranks",
-        Mark.LINE,
-        pd.concat(series_frames, ignore_index=True),
-        "percentile",
-        "value",
-        "part",
-        x_label="percentile of ranks",
-        x_unit=Unit.COUNT,
-        y_unit=unit,
-        caption=f"{caption} {sentence}",
-    )
+        name, f"{title}, {len(frame):,} ranks", Mark.LINE, pd.concat(frames, ignore_index=True), "percentile", "value",
+        "part", x_label="percentile of ranks", x_unit=Unit.COUNT, y_unit=unit, caption=f"{caption} {sentence}",
+    )  # fmt: skip
 
 
 def rank_heatmap(  # noqa: PLR0913  what a chart is made of
@@ -92,20 +72,11 @@ def rank_heatmap(  # noqa: PLR0913  what a chart is made of
         row_labels, column_labels = _first_labels(grid.index, row_bins), _first_labels(grid.columns, column_bins)
         grid = grid.groupby(np.array(row_bins)).max().T.groupby(np.array(column_bins)).max().T
         grid.index, grid.columns = row_labels, column_labels
-    melted = grid.rename_axis(index="rank", columns=x).reset_index().melt("rank", value_name="value").dropna()
+    long = grid.rename_axis(index="rank", columns=x).reset_index().melt("rank", value_name="value").dropna()
     return Chart(
-        name,
-        title,
-        Mark.HEATMAP,
-        melted,
-        x,
-        "rank",
-        "value",
-        x_label=x_label,
-        y_label="rank",
-        y_unit=Unit.ID,
-        caption=caption + note,
-    )
+        name, title, Mark.HEATMAP, long, x, "rank", "value",
+        x_label=x_label, y_label="rank", y_unit=Unit.ID, caption=caption + note,
+    )  # fmt: skip
 
 
 def _worst_ranks(frame: pd.DataFrame, measure: str, max_rows: int) -> pd.DataFrame:
@@ -125,21 +96,17 @@ def table_of(spec: TableSpec, frame: pd.DataFrame, ranks: int, worst: str = "") 
         return Table(spec, frame)
     num_ranks, max_rows = frame["rank"].nunique(), MOST_ROWS_OF_MANY if ranks > MANY_RANKS else MOST_ROWS
     is_cut = len(frame) > max_rows and num_ranks > 1
-    shown_frame = _worst_ranks(frame, measure.name, max_rows) if is_cut else frame
+    shown = _worst_ranks(frame, measure.name, max_rows) if is_cut else frame
     has_order = ranks <= MOST_BARS or num_ranks == 1 or not frame["rank"].is_monotonic_increasing  # Its own order.
     if not has_order or (is_cut and ranks > MANY_RANKS):
-        order = -shown_frame.groupby("rank")[measure.name].transform("sum")
-        shown_frame = (
-            shown_frame.assign(order=order).sort_values(["order", "rank"], kind="stable").drop(columns="order")
-        )
+        order = -shown.groupby("rank")[measure.name].transform("sum")
+        shown = shown.assign(order=order).sort_values(["order", "rank"], kind="stable").drop(columns="order")
         if not is_cut:
-            return Table(spec, shown_frame, f"The ranks with the largest “{measure.label}” come first.")
+            return Table(spec, shown, f"The ranks with the largest “{measure.label}” come first.")
     if not is_cut:
         return Table(spec, frame)
-    num_shown = shown_frame["rank"].nunique()
-    return Table(
-        spec, shown_frame, f"Holds {num_shown:,} of {num_ranks:,} ranks: those with the largest “{measure.label}”."
-    )
+    num_shown = shown["rank"].nunique()
+    return Table(spec, shown, f"Holds {num_shown:,} of {num_ranks:,} ranks: those with the largest “{measure.label}”.")
 
 
 def _measure(spec: TableSpec, frame: pd.DataFrame, worst: str) -> Column | None:

@@ -26,7 +26,7 @@ class Color:
         return self.light_line or self.light
 
 
-_LIGHT_AND_DARK: tuple[tuple[str, str], ...] = (
+_PAIRS: tuple[tuple[str, str], ...] = (
     ("#1F6FB2", "#4A9BE0"),  # 0 compute
     ("#E69F00", "#F0B429"),  # 1 exposed communication
     ("#882255", "#D47FA6"),  # 2 exposed memory
@@ -43,8 +43,7 @@ _LIGHT_AND_DARK: tuple[tuple[str, str], ...] = (
 )
 _IDLE = 3
 COLORS = tuple(
-    Color(i, light, dark, *(("#808890", "#8D97A1") if i == _IDLE else ()))
-    for i, (light, dark) in enumerate(_LIGHT_AND_DARK)
+    Color(i, light, dark, *(("#808890", "#8D97A1") if i == _IDLE else ())) for i, (light, dark) in enumerate(_PAIRS)
 )
 WORST = COLORS[5]
 
@@ -83,14 +82,9 @@ def dark_by_light() -> dict[str, str]:
 
 def css() -> str:
     """Return the style rules that give pictures the colours of the page's theme (on screens; print stays light)."""
-    light = "".join(f"--c{color.index}:{color.light};--s{color.index}:{color.line};" for color in COLORS)
-    dark = "".join(
-        f"--c{color.index}:{color.dark};--s{color.index}:{color.dark_line or color.dark};" for color in COLORS
-    )
-    rules = "".join(
-        f".c{color.index}{{fill:var(--c{color.index})}}.s{color.index}{{stroke:var(--s{color.index})}}"
-        for color in COLORS
-    )
+    light = "".join(f"--c{c.index}:{c.light};--s{c.index}:{c.line};" for c in COLORS)
+    dark = "".join(f"--c{c.index}:{c.dark};--s{c.index}:{c.dark_line or c.dark};" for c in COLORS)
+    rules = "".join(f".c{c.index}{{fill:var(--c{c.index})}}.s{c.index}{{stroke:var(--s{c.index})}}" for c in COLORS)
     return (
         f":root{{{light}}}\n"
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}\n"
@@ -110,7 +104,5 @@ def viridis(share: float) -> str:
     position = max(0.0, min(1.0, share)) * (len(_VIRIDIS) - 1)
     low = min(len(_VIRIDIS) - 2, int(position))
     fraction = position - low
-    channels = (
-        round(start + (end - start) * fraction) for start, end in zip(_VIRIDIS[low], _VIRIDIS[low + 1], strict=True)
-    )
+    channels = (round(a + (b - a) * fraction) for a, b in zip(_VIRIDIS[low], _VIRIDIS[low + 1], strict=True))
     return "#" + "".join(f"{channel:02x}" for channel in channels)

@@ -81,9 +81,7 @@ def _layout(picture: Picture, width: float) -> dict[str, Any]:
         "boxmode": "group",
         "bargap": 0.24 if picture.is_horizontal else 0.14,
         "xaxis": _axis(_extended_for_texts(picture, x_axis, plot_width), 80, plot_width),
-        "yaxis": _axis(
-            y_axis, label_width, height - 60, is_upright=True, is_reversed=is_heatmap or picture.is_horizontal
-        ),
+        "yaxis": _axis(y_axis, label_width, height - 60, is_upright=True),
         **_reference_lines(picture),
     }
 
@@ -103,10 +101,8 @@ def _extended_for_texts(picture: Picture, axis: Axis, length: float) -> Axis:
     if picture.chart.mark is not Mark.BAR or axis is not picture.value:
         return axis
     is_negative = axis.low < 0
-    widest = (
-        max((text_width(text, _FONT_SIZE) for series in picture.series for text in series.shown), default=0.0)
-        + _TEXT_GAP
-    )
+    texts = (text for series in picture.series for text in series.shown)
+    widest = max((text_width(text, _FONT_SIZE) for text in texts), default=0.0) + _TEXT_GAP
     share = max(_MIN_TEXT_SHARE, widest / max(length - widest * (1 + is_negative), widest))
     text_length = share * (1 + is_negative) * (axis.high - axis.low)
     return replace(axis, low=axis.low - text_length * is_negative, high=axis.high + text_length)
@@ -123,23 +119,18 @@ def _left_margin(axis: Axis, label_width: float) -> float:
     return min(max_width, label_width) + 16 + (0 if _has_no_title(axis) else 22)
 
 
-def _axis(
-    axis: Axis, label_width: float, length: float, *, is_upright: bool = False, is_reversed: bool = False
-) -> dict[str, Any]:
+def _axis(axis: Axis, label_width: float, length: float, *, is_upright: bool = False) -> dict[str, Any]:
+    """Return an axis; upright categories have the first on top."""
     layout: dict[str, Any] = {"gridcolor": _GRID, "zeroline": False, "showgrid": not axis.labels,
                               "ticklabelstandoff": 5}  # fmt: skip
     if axis.title and not (is_upright and _has_no_title(axis)):
-        layout["title"] = {
-            "text": safe(fitted(axis.title, length, _FONT_SIZE)),
-            "standoff": 8,
-            "font": {"size": _FONT_SIZE},
-        }
+        title = safe(fitted(axis.title, length, _FONT_SIZE))
+        layout["title"] = {"text": title, "standoff": 8, "font": {"size": _FONT_SIZE}}
     if axis.labels:
-        labels = thinned_labels(
-            axis.ticks(), length / len(axis.labels), MAX_ROW_LABELS if is_upright else MAX_LABELS, across=not is_upright
-        )
+        max_labels = MAX_ROW_LABELS if is_upright else MAX_LABELS
+        labels = thinned_labels(axis.ticks(), length / len(axis.labels), max_labels, across=not is_upright)
         texts = [safe(fitted(label, label_width, _FONT_SIZE), 80) for _, label in labels]
-        axis_range = [axis.high, axis.low] if is_reversed else [axis.low, axis.high]
+        axis_range = [axis.high, axis.low] if is_upright else [axis.low, axis.high]
         return layout | {"tickmode": "array", "tickvals": [position for position, _ in labels], "ticktext": texts,
                          "range": axis_range, "tickangle": 0}  # fmt: skip
     if axis.is_log:
@@ -148,11 +139,8 @@ def _axis(
         return layout | {"tickmode": "array", "tickvals": [position for position, _ in ticks],
                          "ticktext": [label for _, label in ticks]}  # fmt: skip
     layout |= {"range": [axis.low, axis.high], "nticks": 8, "tickangle": 0}
-    if (
-        (axis.unit.is_id or axis.unit is Unit.COUNT)
-        and axis.scale.factor == 1
-        and axis.high - axis.low < _MAX_UNIT_TICKS
-    ):
+    is_integral = (axis.unit.is_id or axis.unit is Unit.COUNT) and axis.scale.factor == 1
+    if is_integral and axis.high - axis.low < _MAX_UNIT_TICKS:
         layout["dtick"] = 1  # No ticks between whole numbers.
     return layout | {"tickformat": "d" if axis.unit.is_id else ",.10~g"}
 

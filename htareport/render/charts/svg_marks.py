@@ -103,20 +103,19 @@ def _spreads(canvas: Canvas) -> None:
 
 def _segment(canvas: Canvas, base: float, low: float, high: float, cap: float) -> str:
     """Return a whisker with end caps as path data."""
-    cap_ends = [(*canvas.point(base - cap, end), *canvas.point(base + cap, end)) for end in (low, high)]
-    (x0, y0), (x1, y1) = canvas.point(base, low), canvas.point(base, high)
-    caps = "".join(
-        f"M{num(cap_x0)} {num(cap_y0)}L{num(cap_x1)} {num(cap_y1)}" for cap_x0, cap_y0, cap_x1, cap_y1 in cap_ends
-    )
-    return f"M{num(x0)} {num(y0)}L{num(x1)} {num(y1)}{caps}"
+    caps = (_stroke_between(canvas.point(base - cap, end), canvas.point(base + cap, end)) for end in (low, high))
+    return _stroke_between(canvas.point(base, low), canvas.point(base, high)) + "".join(caps)
+
+
+def _stroke_between(start: Point, end: Point) -> str:
+    return f"M{num(start[0])} {num(start[1])}L{num(end[0])} {num(end[1])}"
 
 
 def _middles(canvas: Canvas, series: Series, middles: Sequence[Point], half: float) -> None:
     """Draw medians: a stroke across a box, a dot where there is none."""
     if half:
         ends = ((canvas.point(base - half, value), canvas.point(base + half, value)) for base, value in middles)
-        d = "".join(f"M{num(a)} {num(b)}L{num(c)} {num(e)}" for (a, b), (c, e) in ends)
-        canvas.path(d, stroke(series.color, 2.6))
+        canvas.path("".join(_stroke_between(*points) for points in ends), stroke(series.color, 2.6))
     else:
         canvas.path(_dots(canvas, middles), f'{stroke(series.color, 7)} stroke-linecap="round"')
 
@@ -139,9 +138,8 @@ def _runs(series: Series, values: Numbers) -> list[list[Point]]:
 def _trace(canvas: Canvas, points: Sequence[Point]) -> str:
     """Return points as path data without the first M; a step function keeps its value until the next point."""
     if canvas.picture.has_steps and len(points) > 1:
-        points = [corner for before, after in pairwise(points) for corner in (before, (after[0], before[1]))] + [
-            points[-1]
-        ]
+        corners = (corner for before, after in pairwise(points) for corner in (before, (after[0], before[1])))
+        points = [*corners, points[-1]]
     return "L".join(f"{num(x)} {num(y)}" for x, y in (canvas.point(*point) for point in points))
 
 
@@ -160,19 +158,13 @@ def _lines(canvas: Canvas) -> None:
 
 
 def _band(canvas: Canvas, series: Series) -> None:
-    is_bounded = [low is not None and high is not None for low, high in zip(*_ends(series), strict=True)]
-    low, high = (
-        [edge if is_shown else None for edge, is_shown in zip(column, is_bounded, strict=True)]
-        for column in _ends(series)
-    )
+    edges = zip(series.extra["low"], series.extra["high"], strict=True)
+    bounded = [(None, None) if None in ends else ends for ends in edges]
+    low, high = ([ends[i] for ends in bounded] for i in (0, 1))
     for lower, upper in zip(_runs(series, low), _runs(series, high), strict=True):
         canvas.path(
             f"M{_trace(canvas, upper)}L{_trace_back(canvas, lower)}z", f'{fill(series.color)} fill-opacity=".2"'
         )
-
-
-def _ends(series: Series) -> tuple[Numbers, Numbers]:
-    return series.extra["low"], series.extra["high"]
 
 
 def _trace_back(canvas: Canvas, points: Sequence[Point]) -> str:
@@ -189,9 +181,7 @@ def _areas(canvas: Canvas) -> None:
         upper = [(base, top_by_base[base]) for base, _ in lower]
         if len(upper) == 1:  # One place has no width: draw a column.
             half_width = 0.25 * (canvas.picture.base.high - canvas.picture.base.low)
-            lower, upper = (
-                [(position - half_width, top), (position + half_width, top)] for ((position, top),) in (lower, upper)
-            )
+            lower, upper = ([(x - half_width, y), (x + half_width, y)] for ((x, y),) in (lower, upper))
         if upper:
             canvas.path(f"M{_trace(canvas, upper)}L{_trace_back(canvas, lower)}z", fill(series.color))
 

@@ -65,9 +65,10 @@ def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
     min_length, max_length = 1, len(text)
     while min_length < max_length:
         length = (min_length + max_length + 1) // 2
-        min_length, max_length = (
-            (length, max_length) if text_width(_cut(text, length), size) <= width else (min_length, length - 1)
-        )
+        if text_width(_cut(text, length), size) <= width:
+            min_length = length
+        else:
+            max_length = length - 1
     return _cut(text, min_length)
 
 
@@ -167,24 +168,17 @@ class Canvas:
         """Write text at its baseline."""
         color, css_class = (MUTED, "mut") if muted else (INK, "ink")
         anchor_attribute = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        attributes = f'fill="{color}" class="{css_class}"{anchor_attribute}'
         shown = escape(clean(text), quote=False)
-        self.elements.append(
-            (
-                f'fill="{color}" class="{css_class}"{anchor_attribute}',
-                f'<text x="{num(x)}" y="{num(y)}"{extra}>{shown}</text>',
-            )
-        )
+        self.elements.append((attributes, f'<text x="{num(x)}" y="{num(y)}"{extra}>{shown}</text>'))
 
     def markup(self) -> str:
         """Return what was drawn; neighbours that share their attributes have them once, on a group."""
-        runs = (
-            (attributes, [element for _, element in elements])
-            for attributes, elements in groupby(self.elements, itemgetter(0))
-        )
-        return "".join(
-            f"<g {attributes}>{''.join(elements)}</g>" if attributes else "".join(elements)
-            for attributes, elements in runs
-        )
+        groups = list[str]()
+        for attributes, pairs in groupby(self.elements, itemgetter(0)):
+            content = "".join(element for _, element in pairs)
+            groups.append(f"<g {attributes}>{content}</g>" if attributes else content)
+        return "".join(groups)
 
 
 def _position_share(axis: Axis, value: float) -> float:

@@ -11,21 +11,9 @@ from htareport.report import Unit
 from htareport.report.units import MINUS, MISSING, NNBSP, SCALES, Scale, is_missing, number, scale_of, text
 
 __all__ = [
-    "MINUS",
-    "MISSING",
-    "NNBSP",
-    "Scale",
-    "axis_scale",
-    "axis_title",
-    "csv_label",
-    "is_integer",
-    "is_missing",
-    "log_ticks",
-    "number",
-    "text",
-    "tick_labels",
-    "ticks",
-]
+    "MINUS", "MISSING", "NNBSP", "Scale", "axis_scale", "axis_title", "csv_label", "is_integer", "is_missing",
+    "log_ticks", "number", "text", "tick_labels", "ticks",
+]  # fmt: skip
 
 _MIN_POWERS = 2
 _COUNT_SCALES = ((1e9, 1e9, "billion"), (1e6, 1e6, "million"), (1e5, 1e3, "thousand"), (0, 1, ""))

@@ -114,21 +114,18 @@ def slug(text: str) -> str:
 
 
 def _page_section(section: Section, max_charts: int, max_tables: int) -> PageSection:
-    sources = [
-        Source(table, f"table-{slug(section.name)}-{slug(table.spec.name)}") for table in section.tables[:max_tables]
-    ]
+    prefix = f"table-{slug(section.name)}-"
+    sources = [Source(table, prefix + slug(table.spec.name)) for table in section.tables[:max_tables]]
     shown_tables = tuple(source for source in sources if source.has_content)
     pictures = [picture_of(chart) for chart in section.charts[:max_charts]]
     min_marks = _MIN_MARKS if any(not source.table.spec.is_detail for source in shown_tables) else 1
     shown_pictures = [picture for picture in pictures if picture.num_marks >= min_marks]
+    figures = zip(shown_pictures, _are_wide(shown_pictures), strict=True)
     return PageSection(
         section,
         f"section-{slug(section.name)}",
         prose.split_help(section.help),
-        tuple(
-            _figure(section, picture, is_wide=is_wide)
-            for picture, is_wide in zip(shown_pictures, _are_wide(shown_pictures), strict=True)
-        ),
+        tuple(_figure(section, picture, is_wide=is_wide) for picture, is_wide in figures),
         shown_tables,
         _left_out_sentence(sources, [picture.chart.title for picture in pictures if not picture.num_marks]),
         max(0, len(section.charts) - max_charts),
@@ -139,11 +136,12 @@ def _page_section(section: Section, max_charts: int, max_tables: int) -> PageSec
 def _left_out_sentence(sources: Iterable[Source], empty_charts: Iterable[str]) -> str:
     """Return in a sentence which tables and charts are left out because they are empty; empty where there are none."""
     left_out = [source for source in sources if not source.has_content]
-    without_rows = [
-        source.table.spec.title for source in left_out if not (source.num_rows or source.table.spec.is_detail)
-    ]
-    only_zeros = [source.table.spec.title for source in left_out if source.num_rows]
-    titles_by_reason = {"no rows": without_rows, "only zeros": only_zeros, "no data": list(empty_charts)}
+    no_rows = [source.table.spec for source in left_out if not source.num_rows]
+    titles_by_reason = {
+        "no rows": [spec.title for spec in no_rows if not spec.is_detail],
+        "only zeros": [source.table.spec.title for source in left_out if source.num_rows],
+        "no data": list(empty_charts),
+    }
     texts = [f"{title} ({reason})" for reason, titles in titles_by_reason.items() for title in dict.fromkeys(titles)]
     return f"Left out: {'; '.join(texts)}." if texts else ""
 
@@ -153,9 +151,8 @@ def _are_wide(pictures: Sequence[Picture]) -> list[bool]:
     is_wide = [_needs_width(picture.chart) for picture in pictures]
     if is_wide.count(False) == 1:
         index = is_wide.index(False)
-        is_wide[index] = (
-            pictures[index].num_marks >= _MIN_WIDE_MARKS or len(pictures[index].base.labels) >= _MIN_WIDE_ROWS
-        )
+        picture = pictures[index]
+        is_wide[index] = picture.num_marks >= _MIN_WIDE_MARKS or len(picture.base.labels) >= _MIN_WIDE_ROWS
     return is_wide
 
 

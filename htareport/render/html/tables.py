@@ -105,9 +105,8 @@ def full_name(value: Any, max_length: int = MAX_NAME) -> str:
     if len(text) <= max_length:
         return text
     checksum = zlib.crc32(text.encode())
-    return (
-        f"{text[:max_length]}… [cut: {len(text):,} characters, checksum {checksum:08x}; the whole name is in the JSON]"
-    )
+    note = f"[cut: {len(text):,} characters, checksum {checksum:08x}; the whole name is in the JSON]"
+    return f"{text[:max_length]}… {note}"
 
 
 def anchor(name: str) -> str:
@@ -128,9 +127,7 @@ class Source:
         is_shown_mask = [not self.has_content or empty_columns.has_value(cells) for cells in values]
         self.columns = tuple(compress(columns, is_shown_mask))
         self.values = list(compress(values, is_shown_mask))
-        self.blank = tuple(
-            column.label for column, is_shown in zip(columns, is_shown_mask, strict=True) if not is_shown
-        )
+        self.blank = tuple(column.label for column in columns if column not in self.columns)
         self.max_packed = min(self.num_rows, _MAX_CELLS // max(len(self.columns), 1))
         self.labels = [_labels(cells, c.unit) for cells, c in zip(self.values, self.columns, strict=True)]
         self.filter, self.choices = _filter(self.columns, self.values)
