@@ -74,7 +74,7 @@ def _two_lines(label: str) -> str:
         return label.replace(" ", "\u00a0")
     words = label.replace(" %", "\u00a0%").split(" ")
     lines = [("\u00a0".join(words[:index]), "\u00a0".join(words[index:])) for index in range(1, len(words))]
-    return " ".join(filter(None, min(lines, key=lambda pair: max(map(len, pair)), default=words)))
+    return " ".join(filter(None, min(lines, key=lambda halves: max(map(len, halves)), default=words)))
 
 
 def headline(text: str) -> tuple[str, str]:
