@@ -43,7 +43,7 @@ class Group(StrEnum):
 
 
 class Analysis(Configurable, ABC):
-    """Turns traces into tables, charts and key numbers in two steps, so that only small frames leave a worker.
+    """Turns ranks into tables, charts and key numbers in two steps, so that only small frames leave a worker.
 
     The module's name is the analysis's name everywhere: on the command line, in the JSON, for its test and its
     template. The docstring is its help, in the report and for `htareport explain`; it has the headings *How it is
@@ -71,12 +71,12 @@ class Analysis(Configurable, ABC):
         return cls.name
 
     @abstractmethod
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         """Summarise one rank; without frames it has nothing for this analysis."""
 
-    def without(self, trace: Rank) -> Frames | None:
+    def without(self, rank: Rank) -> Frames | None:
         """Frames of a rank that lacks what is required, among ranks that have it; None: it has no rows."""
-        del trace
+        del rank
         return None
 
     def combine(self, frames: Frames, job: Job) -> Frames:

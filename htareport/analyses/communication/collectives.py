@@ -103,8 +103,8 @@ class Collectives(Analysis):
         ),
     )  # fmt: skip
 
-    def map(self, trace: Rank) -> Frames:
-        return call_frames(trace)
+    def map(self, rank: Rank) -> Frames:
+        return call_frames(rank)
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job

@@ -120,19 +120,19 @@ class CommOverlap(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        labels = labels_of(trace)
-        labels = labels.join(dimensions_of(trace, labels))
+    def map(self, rank: Rank) -> Frames:
+        labels = labels_of(rank)
+        labels = labels.join(dimensions_of(rank, labels))
         ranks, collectives, dimensions = [], [], []
-        for device, events in trace.devices.items():
-            compute = trace.busy_by_capture(events, "compute")
+        for device, events in rank.devices.items():
+            compute = rank.busy_by_capture(events, "compute")
             comm = events[events["kind"] == "comm"].join(labels)
-            ranks.append({"device": device, **_overlap(trace.busy_by_capture(comm), compute, "comm")})
+            ranks.append({"device": device, **_overlap(rank.busy_by_capture(comm), compute, "comm")})
             for keys, rows in comm.groupby(["collective", "process_group"], sort=True):
                 row = dict(zip(("collective", "process_group"), keys, strict=True))
                 size = rows["bytes"].sum(min_count=1)
                 collectives.append(
-                    {**row, "count": len(rows), "bytes": size, **_overlap(trace.busy_by_capture(rows), compute, "time")}
+                    {**row, "count": len(rows), "bytes": size, **_overlap(rank.busy_by_capture(rows), compute, "time")}
                 )
             for name, rows in [*comm.groupby("dimension", sort=True), (_ALL, comm)]:
                 texts = {key: _SEPARATOR.join(sorted(set(rows[of]) - {""})) for key, of in _TEXTS.items()}
@@ -141,7 +141,7 @@ class CommOverlap(Analysis):
                         "dimension": name,
                         **texts,
                         "count": len(rows),
-                        **_overlap(trace.busy_by_capture(rows), compute, "time"),
+                        **_overlap(rank.busy_by_capture(rows), compute, "time"),
                     }
                 )
         columns = ["collective", "process_group", "count", "bytes", "time", "overlap", "exposed"]
@@ -151,10 +151,10 @@ class CommOverlap(Analysis):
             "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_TEXTS, *_SUMS]),
         }
 
-    def without(self, trace: Rank) -> Frames:
-        devices = list(trace.devices) or [None]
+    def without(self, rank: Rank) -> Frames:
+        devices = list(rank.devices) or [None]
         rows = [{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]
-        return self.map(trace) | {"ranks": pd.DataFrame(rows)}
+        return self.map(rank) | {"ranks": pd.DataFrame(rows)}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job

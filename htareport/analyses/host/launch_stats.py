@@ -95,8 +95,8 @@ class LaunchStats(Analysis):
     runtime_cutoff: Annotated[float, Range(least=0)] = 50.0  # µs
     launch_delay_cutoff: Annotated[float, Range(least=0)] = 100.0  # µs
 
-    def map(self, trace: Rank) -> Frames:
-        launches = launch_rows(trace)
+    def map(self, rank: Rank) -> Frames:
+        launches = launch_rows(rank)
         groups = launches.groupby("call")
         calls = groups.agg(
             count=("cpu", "size"),
@@ -108,15 +108,15 @@ class LaunchStats(Analysis):
             gpu=("gpu", "sum"),
         ).reset_index()
         kinds = self._kinds(launches)
-        rank = {
+        row = {
             "launches": len(launches),
             "graphs": int(launches["graph"].sum()),
-            "unlinked": int((trace.device_events["launch"] < 0).sum()),
+            "unlinked": int((rank.device_events["launch"] < 0).sum()),
             "cpu": int(launches["cpu"].sum()),
             **{name: int(rows.sum()) for name, (rows, _) in kinds.items()},
         }
         parts = [_histogram(name, values[rows]) for name, (rows, values) in sorted(kinds.items())]
-        return {"calls": calls, "ranks": pd.DataFrame([rank]), "histogram": pd.concat(parts, ignore_index=True)}
+        return {"calls": calls, "ranks": pd.DataFrame([row]), "histogram": pd.concat(parts, ignore_index=True)}
 
     def _kinds(self, launches: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """What deserves a look: rows, and the values to show of them."""
@@ -165,8 +165,8 @@ class LaunchStats(Analysis):
                     caption=f"{captions[kind]} All ranks together; the scale is logarithmic.",
                 )
 
-    def detail(self, trace: Rank) -> pd.DataFrame:
-        return launch_rows(trace)
+    def detail(self, rank: Rank) -> pd.DataFrame:
+        return launch_rows(rank)
 
 
 def _histogram(kind: str, values: NDArray[np.int64]) -> pd.DataFrame:
@@ -175,18 +175,18 @@ def _histogram(kind: str, values: NDArray[np.int64]) -> pd.DataFrame:
     return pd.DataFrame({"kind": pd.Series(kind, range(len(bins)), "str"), "bin": bins, "count": count})
 
 
-def launch_rows(trace: Rank) -> pd.DataFrame:
+def launch_rows(rank: Rank) -> pd.DataFrame:
     """One row per launch with device work, in order of its start.
 
     Columns: correlation, call, name (of the first device event), cpu, gpu, delay (ns), device, stream (of the first
     device event), graph (bool), events (how many it started).
     """
-    launch = trace.device_events["launch"].to_numpy()
+    launch = rank.device_events["launch"].to_numpy()
     linked = np.flatnonzero(launch >= 0)
     rows, first, group = np.unique(launch[linked], return_index=True, return_inverse=True)
-    calls = trace.launches[_OF_CALLS].iloc[rows]
-    firsts = trace.device_events[_OF_EVENTS].iloc[linked[first]]  # Device events are in order of their start.
-    durations = trace.device_events["dur"].to_numpy()[linked]
+    calls = rank.launches[_OF_CALLS].iloc[rows]
+    firsts = rank.device_events[_OF_EVENTS].iloc[linked[first]]  # Device events are in order of their start.
+    durations = rank.device_events["dur"].to_numpy()[linked]
     return pd.DataFrame(
         {
             "correlation": calls["correlation"].to_numpy(),

@@ -89,28 +89,28 @@ class Operators(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        host = trace.host
+    def map(self, rank: Rank) -> Frames:
+        host = rank.host
         is_operator = host.of_level("operator")
         around = nearest(host, "operator")
         around[~is_operator] = NO_PARENT
         own = self_times(host["ts"], host["end"], around)
-        in_steps = step_of(trace.steps, host["ts"]) != OUTSIDE
-        if trace.window != ALL and trace.all_step_numbers:
+        in_steps = step_of(rank.steps, host["ts"]) != OUTSIDE
+        if rank.window != ALL and rank.all_step_numbers:
             is_operator = is_operator & in_steps
-        if not len(trace.steps):  # What stands per step stands per rank then.
+        if not len(rank.steps):  # What stands per step stands per rank then.
             in_steps[:] = True
         durations, own, in_steps = host.at("dur", is_operator), own[is_operator], in_steps[is_operator]
         names = host["name"][is_operator]
-        table = _by_code(names, durations, own, in_steps, len(trace.loaded.strings))
+        table = _by_code(names, durations, own, in_steps, len(rank.loaded.strings))
         table = table.sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
-        table["name"] = [trace.loaded.strings[code] for code in table["name"]]
+        table["name"] = [rank.loaded.strings[code] for code in table["name"]]
         size = {
             "names": len(table),
             "self": int(own.sum()),
             "calls": len(names),
-            "steps": len(trace.steps),
-            "gpu": Capability.GPU in trace.capabilities,
+            "steps": len(rank.steps),
+            "gpu": Capability.GPU in rank.capabilities,
         }
         return {"operators": table.head(at_most(_MOST_NAMES, len(table))), "size": pd.DataFrame([size])}
 

@@ -88,9 +88,9 @@ class QueueLength(Analysis):
 
     max_queue_length: Annotated[int, Range(least=1)] = 1024
 
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         rows, lanes = [], []
-        for lane in _lanes(trace):
+        for lane in _lanes(rank):
             statistics = series.time_weighted(lane.pooled, lane.length, tuple(_SHARES.values()))
             full, lasting = self.full(lane), np.diff(lane.pooled)
             empty = lasting[lane.length[:-1] == 0].sum()
@@ -143,19 +143,19 @@ class QueueLength(Analysis):
             caption="Largest length within each point of the line; the streams with the longest queues.",
         )
 
-    def detail(self, trace: Rank) -> pd.DataFrame:
-        return queue_series(trace)
+    def detail(self, rank: Rank) -> pd.DataFrame:
+        return queue_series(rank)
 
 
-def _lanes(trace: Rank) -> Iterator[Lane]:
+def _lanes(rank: Rank) -> Iterator[Lane]:
     """The queue of each stream of a device, captures one after the other, with the calls that filled it."""
-    stamps, length, event = queue_changes(trace)
-    number, captures = (trace.device_events[name].to_numpy()[event] for name in ("lane", "capture"))
-    events = trace.device_events.loc[trace.device_events["launch"] >= 0, ["lane", "launch"]]
+    stamps, length, event = queue_changes(rank)
+    number, captures = (rank.device_events[name].to_numpy()[event] for name in ("lane", "capture"))
+    events = rank.device_events.loc[rank.device_events["launch"] >= 0, ["lane", "launch"]]
     by_lane = np.argsort(events["lane"].to_numpy(), kind="stable")
     lanes, launch = events["lane"].to_numpy()[by_lane], events["launch"].to_numpy()[by_lane]
-    starts, ends = trace.launches["ts"].to_numpy(), trace.launches["end"].to_numpy()
-    devices, streams = (trace.device_events[name] for name in ("device", "stream"))
+    starts, ends = rank.launches["ts"].to_numpy(), rank.launches["end"].to_numpy()
+    devices, streams = (rank.device_events[name] for name in ("device", "stream"))
     limits = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]  # Each lane's stand together.
     for begin, end in sorted(pairwise(limits), key=lambda each: int(number[each[0]])):
         lane = number[begin]

@@ -109,18 +109,18 @@ class ComputeEfficiency(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        found = modelled(trace)
-        operators = _operators(trace, found)
-        steps = _by_step(trace, found)
-        inside = steps[steps["step"] != OUTSIDE] if len(trace.steps) else steps
+    def map(self, rank: Rank) -> Frames:
+        found = modelled(rank)
+        operators = _operators(rank, found)
+        steps = _by_step(rank, found)
+        inside = steps[steps["step"] != OUTSIDE] if len(rank.steps) else steps
         groups = inside.groupby("device", sort=True)[["flops", "peak", "counted", "known", "kernels"]]
         ranks = groups.sum(min_count=1).reset_index()
-        ranks["model"] = [model_of(trace, device) for device in ranks["device"]]
-        lengths = _windows(trace)
+        ranks["model"] = [model_of(rank, device) for device in ranks["device"]]
+        lengths = _windows(rank)
         ranks["window"] = np.array([sum(lengths[device].values()) for device in ranks["device"]], np.int64)
-        ranks["has_limits"] = [limit is not None for limit in limits_of(trace, ranks["device"]).values()]
-        steps = inside if len(trace.steps) else inside.iloc[:0]
+        ranks["has_limits"] = [limit is not None for limit in limits_of(rank, ranks["device"]).values()]
+        steps = inside if len(rank.steps) else inside.iloc[:0]
         steps = steps.assign(
             window=np.array(
                 [lengths[d].get(s, 0) for d, s in zip(steps["device"], steps["step"], strict=True)], np.int64
@@ -199,7 +199,7 @@ class ComputeEfficiency(Analysis):
         yield from cut_note("by step", frames["size"]["steps"], _MOST_ROWS, "that come first")
 
 
-def _operators(trace: Rank, found: Modelled) -> pd.DataFrame:
+def _operators(rank: Rank, found: Modelled) -> pd.DataFrame:
     """Sums by signature, arithmetic and device; nan where not known."""
     calls, order = found.calls, list(Precision)
     known = calls.assign(calls=1, flops=found.works("flops"), bytes=found.works("bytes"), roof=found.roof)
@@ -210,15 +210,15 @@ def _operators(trace: Rank, found: Modelled) -> pd.DataFrame:
     table["shapes"] = pd.Series([signature.shapes for signature in signatures], dtype=object)
     places = table["precision"].tolist()
     table["precision"] = pd.Series([str(order[each]) if each != NONE else "" for each in places], dtype=object)
-    models = [model_of(trace, device) for device in table["device"].tolist()]
+    models = [model_of(rank, device) for device in table["device"].tolist()]
     table["device"] = pd.Series(models, dtype=object)
     table = table.groupby(_KEYS, sort=False)[_SUMS].sum(min_count=1).reset_index()
     return table.sort_values(["time", "name", "shapes"], ascending=[False, True, True], ignore_index=True)
 
 
-def _by_step(trace: Rank, found: Modelled) -> pd.DataFrame:
+def _by_step(rank: Rank, found: Modelled) -> pd.DataFrame:
     """By device and step (-1 outside): operations, their time at peak, and kernel time in all, counted and known."""
-    events, calls = trace.device_events, found.calls
+    events, calls = rank.device_events, found.calls
     compute = events[(events["kind"] == "compute").to_numpy()]
     owner = found.owner[(events["kind"] == "compute").to_numpy()]
     counted, known = found.calls["by_compute"].notna().to_numpy(), ~np.isnan(found.works("flops"))
@@ -237,19 +237,19 @@ def _by_step(trace: Rank, found: Modelled) -> pd.DataFrame:
     return sums.join(work, how="left").reset_index()
 
 
-def _windows(trace: Rank) -> dict[object, dict[int, int]]:
+def _windows(rank: Rank) -> dict[object, dict[int, int]]:
     """Length of each step by device; without steps what was recorded, by capture."""
-    if len(trace.steps):
-        lengths = (trace.steps["end"] - trace.steps["start"]).tolist()
-        steps = dict(zip(trace.steps["number"].tolist(), lengths, strict=True))
-        return dict.fromkeys(trace.devices, steps)
+    if len(rank.steps):
+        lengths = (rank.steps["end"] - rank.steps["start"]).tolist()
+        steps = dict(zip(rank.steps["number"].tolist(), lengths, strict=True))
+        return dict.fromkeys(rank.devices, steps)
     return {
         device: {
             capture: int(busy[-1, 1] - busy[0, 0])
-            for capture, busy in enumerate(trace.busy_by_capture(events))
+            for capture, busy in enumerate(rank.busy_by_capture(events))
             if len(busy)
         }
-        for device, events in trace.devices.items()
+        for device, events in rank.devices.items()
     }
 
 

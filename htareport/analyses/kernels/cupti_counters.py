@@ -103,8 +103,8 @@ class CuptiCounters(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        rows = counter_rows(trace)
+    def map(self, rank: Rank) -> Frames:
+        rows = counter_rows(rank)
         every = rows.assign(kernels=1, dram=rows["dram"].fillna(0), dram_known=rows["dram"].notna())
         sums = {**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}
         by_top = every.groupby("top_level_op").agg(sums).reset_index(names="operator")
@@ -169,23 +169,23 @@ class CuptiCounters(Analysis):
             each, joined = (cut_note(said, frames[name][table], _MOST_ROWS, "of most operations") for name in _SIZES)
             yield from each or joined
 
-    def detail(self, trace: Rank) -> pd.DataFrame:
-        return counter_rows(trace)
+    def detail(self, rank: Rank) -> pd.DataFrame:
+        return counter_rows(rank)
 
 
-def counter_rows(trace: Rank) -> pd.DataFrame:
+def counter_rows(rank: Rank) -> pd.DataFrame:
     """One row per range of the profiler, in order of time, with the operators around its launch.
 
     Columns: name, ts, dur (ns), call, correlation, op_stack (names of the operators, outermost first), top_level_op,
     bottom_level_op (empty where not known), flops, dram (bytes), intensity (nan where not counted), then the counters.
     `attrs` has counters (their names), launches (how many kernels were launched), joined (whether operators are known).
     """
-    ranges = trace.events[_CATEGORY].sort_values(["capture", "ts"], kind="stable", ignore_index=True)
-    values = pd.DataFrame.from_records([_numbers(trace.loaded.strings, code) for code in ranges["args"]])
+    ranges = rank.events[_CATEGORY].sort_values(["capture", "ts"], kind="stable", ignore_index=True)
+    values = pd.DataFrame.from_records([_numbers(rank.loaded.strings, code) for code in ranges["args"]])
     correlation = values.pop("correlation") if "correlation" in values else None
     values = values.astype("float64")
-    launch, launches = _launches_of(trace, ranges, correlation)
-    stacks = _op_stacks(trace, launch)
+    launch, launches = _launches_of(rank, ranges, correlation)
+    stacks = _op_stacks(rank, launch)
     flops = sum((values[name].fillna(0) * flop for name, flop in FLOP_OF.items() if name in values), start=0.0)
     there = [name for name in DRAM_BYTES if name in values]
     dram = values[there[:1] if there[:1] == [DRAM_BYTES[0]] else there].sum(axis=1, min_count=1)
@@ -194,9 +194,9 @@ def counter_rows(trace: Rank) -> pd.DataFrame:
             "name": ranges["name"].astype(object),
             "ts": ranges["ts"],
             "dur": ranges["dur"],
-            "call": [str(trace.launches["name"].iloc[row]) if row >= 0 else "" for row in launch.tolist()],
-            "correlation": np.where(launch >= 0, trace.launches["correlation"].to_numpy()[launch], -1)
-            if len(trace.launches)
+            "call": [str(rank.launches["name"].iloc[row]) if row >= 0 else "" for row in launch.tolist()],
+            "correlation": np.where(launch >= 0, rank.launches["correlation"].to_numpy()[launch], -1)
+            if len(rank.launches)
             else -1,
             "op_stack": stacks,
             "top_level_op": [stack[0] if stack else "" for stack in stacks],
@@ -208,8 +208,8 @@ def counter_rows(trace: Rank) -> pd.DataFrame:
     rows["intensity"] = rows["flops"] / rows["dram"].where(rows["dram"] > 0)
     rows = pd.concat([rows, values], axis=1)
     joined = bool((launch >= 0).all())
-    if trace.window != ALL and trace.all_step_numbers and joined:
-        rows = rows[step_of(trace.steps, trace.launches["ts"].to_numpy()[launch]) != OUTSIDE].reset_index(drop=True)
+    if rank.window != ALL and rank.all_step_numbers and joined:
+        rows = rows[step_of(rank.steps, rank.launches["ts"].to_numpy()[launch]) != OUTSIDE].reset_index(drop=True)
     rows.attrs.update(counters=list(values.columns), launches=launches, joined=joined)
     return rows
 
@@ -224,9 +224,9 @@ def _numbers(strings: list[str], code: int) -> dict[str, Any]:
     return {name: value for name, value in items if isinstance(value, (int, float)) and not isinstance(value, bool)}
 
 
-def _launches_of(trace: Rank, ranges: pd.DataFrame, correlation: pd.Series | None) -> tuple[np.ndarray[Any, Any], int]:
+def _launches_of(rank: Rank, ranges: pd.DataFrame, correlation: pd.Series | None) -> tuple[np.ndarray[Any, Any], int]:
     """Row of each range's launch (-1 unknown), and how many kernels were launched."""
-    calls = trace.launches[["name", "correlation", "capture"]]
+    calls = rank.launches[["name", "correlation", "capture"]]
     kernel_calls = {name for name in calls["name"].unique() if _KERNEL_LAUNCH.search(name)}
     calls = calls[calls["name"].isin(kernel_calls)]
     launches = np.full(len(ranges), -1, np.int64)
@@ -242,11 +242,11 @@ def _launches_of(trace: Rank, ranges: pd.DataFrame, correlation: pd.Series | Non
     return launches, len(calls)
 
 
-def _op_stacks(trace: Rank, launch: np.ndarray[Any, Any]) -> list[list[str]]:
+def _op_stacks(rank: Rank, launch: np.ndarray[Any, Any]) -> list[list[str]]:
     """Names of the operators around each launch, outermost first."""
     if not (launch >= 0).any():
         return [[] for _ in launch]
-    host = trace.host
+    host = rank.host
     calls = launching_rows(host, np.maximum(launch, 0))
     parent, names = host["parent"], host["name"]
     is_operator = host.of_level("operator")
@@ -258,7 +258,7 @@ def _op_stacks(trace: Rank, launch: np.ndarray[Any, Any]) -> list[list[str]]:
             above.append(row)
             row = int(parent[row])
         for each in reversed(above):
-            known[each] = [*known[row], trace.loaded.strings[names[each]]] if is_operator[each] else known[row]
+            known[each] = [*known[row], rank.loaded.strings[names[each]]] if is_operator[each] else known[row]
             row = each
         return known[row]
 

@@ -99,13 +99,13 @@ class KernelBreakdown(Analysis):
     num_kernels: Annotated[int, Range(least=1)] = 10
     duration_ratio: Annotated[float, Range(above=0, most=1)] = 0.8
 
-    def map(self, trace: Rank) -> Frames:
-        kernels = kernel_stats.by_name(trace)
+    def map(self, rank: Rank) -> Frames:
+        kernels = kernel_stats.by_name(rank)
         named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES, len(kernels))]
         return {
             "kernels": kernel_stats.lumped(kernels),
-            "histogram": kernel_stats.histogram(trace, named),
-            "types": exclusive_times(trace),
+            "histogram": kernel_stats.histogram(rank, named),
+            "types": exclusive_times(rank),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -193,13 +193,13 @@ class KernelBreakdown(Analysis):
             yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."
 
 
-def exclusive_times(trace: Rank, *, with_memory: bool = True) -> pd.DataFrame:
+def exclusive_times(rank: Rank, *, with_memory: bool = True) -> pd.DataFrame:
     """Time in which exactly these classes run, in ns, summed over devices: type (in HTA's words), time."""
     spent = dict.fromkeys(_set_names(with_memory=with_memory), 0)
-    for events in trace.devices.values():
+    for events in rank.devices.values():
         kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]
         unions = {
-            subset: sum(map(intervals.total, trace.busy_by_capture(events, *(kinds[i] for i in subset))))
+            subset: sum(map(intervals.total, rank.busy_by_capture(events, *(kinds[i] for i in subset))))
             for subset in _subsets(len(kinds))
         }
         unions[()] = 0

@@ -92,11 +92,11 @@ class KernelDistribution(Analysis):
 
     num_kernels: Annotated[int, Range(least=1)] = 10
 
-    def map(self, trace: Rank) -> Frames:
-        kernels = kernel_stats.by_name(trace)
+    def map(self, rank: Rank) -> Frames:
+        kernels = kernel_stats.by_name(rank)
         of_kind = kernels.groupby("kind", sort=False)
         histogram = kernel_stats.histogram(
-            trace, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels), len(kernels)))
+            rank, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels), len(kernels)))
         )
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {

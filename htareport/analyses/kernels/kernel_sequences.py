@@ -126,23 +126,21 @@ class KernelSequences(Analysis):
         if self.longest < self.shortest:
             raise UsageError(f"{self.name}.longest: {self.longest} is less than {self.name}.shortest, {self.shortest}")
 
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         most = _MOST["operators"] + 1  # One more than is ever sent, to know whether there are more.
-        found = {"operators": under_operators(trace, self.shortest, self.longest, most)}
-        found["streams"] = self._on_streams(trace)
+        found = {"operators": under_operators(rank, self.shortest, self.longest, most)}
+        found["streams"] = self._on_streams(rank)
         rows = {name: frame.head(at_most(_MOST[name], len(frame))) for name, frame in found.items()}
         size = {name: len(frame) for name, frame in found.items()}
         return rows | {
-            "names": kernel_launches.names_frame(
-                trace, [text for frame in rows.values() for text in frame["sequence"]]
-            ),
-            "size": pd.DataFrame([{"device": int(trace.device_events["dur"].sum()), **size}]),
+            "names": kernel_launches.names_frame(rank, [text for frame in rows.values() for text in frame["sequence"]]),
+            "size": pd.DataFrame([{"device": int(rank.device_events["dur"].sum()), **size}]),
         }
 
-    def _on_streams(self, trace: Rank) -> pd.DataFrame:
+    def _on_streams(self, rank: Rank) -> pd.DataFrame:
         """Runs on streams that come again, of most idle time; here too one more than is sent."""
-        operators = kernel_launches.operator_rows(trace)
-        events, gaps, idle, stretches = kernel_launches.lanes(trace, self.pause)
+        operators = kernel_launches.operator_rows(rank)
+        events, gaps, idle, stretches = kernel_launches.lanes(rank, self.pause)
         codes, durations = events["name"].cat.codes.to_numpy(), events["dur"].to_numpy()
         found = repeats(codes, stretches, shortest=self.shortest, longest=self.longest, fewest=self.fewest)
         limits = np.searchsorted(found.run, np.arange(len(found.lengths) + 1))
@@ -161,7 +159,7 @@ class KernelSequences(Analysis):
         example = found.starts[limits[chosen]]
         names = kernel_launches.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))
         first = events.iloc[example]
-        operator = kernel_launches.names_or_none(trace, operators[first.index.to_numpy()])
+        operator = kernel_launches.names_or_none(rank, operators[first.index.to_numpy()])
         return table.assign(
             sequence=pd.Series(names, dtype=object),
             operator=pd.Series(operator, dtype=object),

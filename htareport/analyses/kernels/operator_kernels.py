@@ -136,10 +136,10 @@ class OperatorKernels(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        backward = backward_work(trace)  # Before there are other large frames.
-        calls = operator_calls(trace, kernel_launches.operator_rows(trace))
-        sequences = calls.sequences.assign(shapes=kernel_launches.shapes_of(trace, calls.sequences["row"].to_numpy()))
+    def map(self, rank: Rank) -> Frames:
+        backward = backward_work(rank)  # Before there are other large frames.
+        calls = operator_calls(rank, kernel_launches.operator_rows(rank))
+        sequences = calls.sequences.assign(shapes=kernel_launches.shapes_of(rank, calls.sequences["row"].to_numpy()))
         groups = sequences.groupby(["operator", "shapes", "number"], observed=True)
         by_sequence = groups.agg(
             count=("row", "size"),
@@ -170,13 +170,13 @@ class OperatorKernels(Analysis):
         }
         for frame in frames.values():
             for column in {"operator", "kernel"} & set(frame.columns):
-                frame[column] = pd.Series(kernel_launches.texts(trace, frame[column]), dtype=object, index=frame.index)
+                frame[column] = pd.Series(kernel_launches.texts(rank, frame[column]), dtype=object, index=frame.index)
         total = int(calls.kernels["dur"].sum())
-        rest = int(trace.device_events["dur"].sum()) - total
+        rest = int(rank.device_events["dur"].sum()) - total
         sizes = {"operators": len(operators), "kernels": len(kernels), "sequences": groups.ngroups}
         sizes["backward"] = len(backward)
         return frames | {
-            "names": kernel_launches.names_frame(trace, texts),
+            "names": kernel_launches.names_frame(rank, texts),
             "size": pd.DataFrame([{"device": total, "outside": rest, **sizes}]),
         }
 

@@ -107,15 +107,15 @@ class StepWork(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        events, steps = trace.device_events, len(trace.steps)
+    def map(self, rank: Rank) -> Frames:
+        events, steps = rank.device_events, len(rank.steps)
         wanted = (events["step"] >= 0).to_numpy() if steps else np.ones(len(events), np.bool_)
-        kernels = _kernels(trace, wanted)
-        labels = labels_of(trace)
+        kernels = _kernels(rank, wanted)
+        labels = labels_of(rank)
         labels = labels[wanted[labels.index]]
         collectives = labels.assign(time=events["dur"], bytes=labels["bytes"].astype("float64"))
         collectives["group_size"] = collectives["group_size"].astype("float64").where(collectives["group_size"] > 0)
-        copies = trace.copies[["copy_kind", "dur", "bytes"]].rename(columns={"copy_kind": "kind", "dur": "time"})
+        copies = rank.copies[["copy_kind", "dur", "bytes"]].rename(columns={"copy_kind": "kind", "dur": "time"})
         copies = copies[wanted[copies.index]]
         copies = copies.assign(bytes=copies["bytes"].astype("float64").where(copies["bytes"] >= 0))
         return {
@@ -155,15 +155,15 @@ class StepWork(Analysis):
             yield "Without steps: everything recorded, per rank."
 
 
-def _kernels(trace: Rank, wanted: np.ndarray) -> pd.DataFrame:
+def _kernels(rank: Rank, wanted: np.ndarray) -> pd.DataFrame:
     """Device events by operator path, shapes of the innermost operator, kernel and kind: count, time (ns)."""
-    events, rows = trace.device_events, np.full(len(trace.device_events), kernel_launches.NONE)
-    if Capability.HOST_OPS in trace.capabilities:
-        rows = kernel_launches.operator_rows(trace)
+    events, rows = rank.device_events, np.full(len(rank.device_events), kernel_launches.NONE)
+    if Capability.HOST_OPS in rank.capabilities:
+        rows = kernel_launches.operator_rows(rank)
     rows = rows[wanted]
-    paths, texts = paths_of(trace, rows)
+    paths, texts = paths_of(rank, rows)
     operators, place = np.unique(rows, return_inverse=True)
-    shapes = kernel_launches.shapes_of(trace, operators[operators != kernel_launches.NONE])
+    shapes = kernel_launches.shapes_of(rank, operators[operators != kernel_launches.NONE])
     written = [*[""] * int(len(operators) > len(shapes)), *shapes.astype(object)]  # The first is that of no operator.
     shape_codes, distinct = pd.factorize(np.array(written, object))
     frame = pd.DataFrame(
@@ -180,7 +180,7 @@ def _kernels(trace: Rank, wanted: np.ndarray) -> pd.DataFrame:
     kinds = list(events["kind"].cat.categories)
     table["path"] = [texts[number] for number in table["path"]]
     table["shapes"] = [str(distinct[number]) for number in table["shapes"]]
-    table["kernel"] = kernel_launches.texts(trace, table["kernel"])
+    table["kernel"] = kernel_launches.texts(rank, table["kernel"])
     table["kind"] = [str(kinds[number]) for number in table["kind"]]
     return table.groupby(_KERNEL, sort=False)[["count", "time"]].sum().reset_index()  # Equal texts of different codes.
 

@@ -85,8 +85,8 @@ class MemoryBandwidth(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        copies = trace.copies
+    def map(self, rank: Rank) -> Frames:
+        copies = rank.copies
         rows = []
         for kind, mine in copies.groupby("copy_kind", sort=True):
             sized = mine[mine["bytes"] >= 0]

@@ -117,12 +117,12 @@ class MemoryTimeline(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         parts: dict[str, list[pd.DataFrame]] = {"devices": [], "composition": [], "sizes": [], "points": []}
-        for device_series in series_of(trace):
-            row, at = _summary(trace, device_series)
+        for device_series in series_of(rank):
+            row, at = _summary(rank, device_series)
             parts["devices"].append(row)
-            by_operator, by_size = _composition(trace, device_series, at)
+            by_operator, by_size = _composition(rank, device_series, at)
             parts["composition"].append(by_operator)
             parts["sizes"].append(by_size)
             parts["points"].append(_points(device_series, at))
@@ -209,14 +209,14 @@ _EMPTY_COMPOSITION = pd.DataFrame({"device": [], "operator": [], "bytes": [], "s
 _EMPTY_SIZES = pd.DataFrame({"device": [], "size": [], "bytes": [], "count": []})
 
 
-def _summary(trace: Rank, each: Series) -> tuple[pd.DataFrame, int]:
+def _summary(rank: Rank, each: Series) -> tuple[pd.DataFrame, int]:
     """The row of the table, and the row of the series at the peak."""
     allocated = np.where(each.within, each.allocated, -1)
     at = int(allocated.argmax())
     reserved = float(each.reserved[each.within].max()) if each.reserved is not None else np.nan
-    step = int(step_of(trace.steps, each.ts[at : at + 1])[0])
+    step = int(step_of(rank.steps, each.ts[at : at + 1])[0])
     added = each.size[each.within & (each.size > 0)]
-    ends = trace.steps["end"].to_numpy()
+    ends = rank.steps["end"].to_numpy()
     levels = each.allocated[np.maximum(np.searchsorted(each.ts, ends, side="right") - 1, 0)] if len(ends) else ends
     is_one = each.has_totals or each.capture[0] == each.capture[-1]  # Otherwise each capture begins anew.
     growth = float(levels[-1] - levels[0]) if len(ends) > 1 and is_one else np.nan
@@ -239,14 +239,14 @@ def _summary(trace: Rank, each: Series) -> tuple[pd.DataFrame, int]:
     return pd.DataFrame([row]), at
 
 
-def _composition(trace: Rank, each: Series, at: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _composition(rank: Rank, each: Series, at: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What is live at the peak, by operator and by size."""
     if not (each.address >= 0).any() or each.allocated[at] < _LEAST_PEAK:
         return _EMPTY_COMPOSITION, _EMPTY_SIZES
     first = int(np.searchsorted(each.capture, each.capture[at]))
     live = first + live_rows(each.address[first : at + 1], each.size[first : at + 1])
     sizes, peak = each.size[live], max(int(each.allocated[at]), 1)
-    frame = pd.DataFrame({"operator": outermost_operators(trace, each, live), "bytes": sizes})
+    frame = pd.DataFrame({"operator": outermost_operators(rank, each, live), "bytes": sizes})
     groups = (
         frame.groupby("operator")["bytes"].agg(["sum", "size", "max"]).set_axis(["bytes", "count", "largest"], axis=1)
     )

@@ -128,16 +128,16 @@ class TraceQuality(Analysis):
     nothing = "no file holds an event"
     tables = (_SALVAGED, _REPAIRS, _SET_ASIDE, _REDACTED, _FILES, _OVERLAPS, _WARNINGS)
 
-    def map(self, trace: Rank) -> Frames:
-        if not len(trace.events) and not trace.loaded.memory:
+    def map(self, rank: Rank) -> Frames:
+        if not len(rank.events) and not rank.loaded.memory:
             return {}
-        parts = [of_file(name, file) for name, file in zip(names(trace), trace.captures, strict=True)]
+        parts = [of_file(name, file) for name, file in zip(names(rank), rank.captures, strict=True)]
         rows = {spec.name: [row for part in parts for row in part.get(spec.name, ())] for spec in self.tables}
-        for row, count in zip(rows["files"], events(trace), strict=True):
+        for row, count in zip(rows["files"], events(rank), strict=True):
             row["events"] = count
-        rows["overlaps"] = list(overlaps(trace))
-        rows["redacted"] = [{"kind": kind, "count": count} for kind, count in trace.loaded.redactions.items()]
-        rows["warnings"] = [{"number": at + 1, "text": text} for at, text in enumerate(trace.warnings[:_MOST_WARNINGS])]
+        rows["overlaps"] = list(overlaps(rank))
+        rows["redacted"] = [{"kind": kind, "count": count} for kind, count in rank.loaded.redactions.items()]
+        rows["warnings"] = [{"number": at + 1, "text": text} for at, text in enumerate(rank.warnings[:_MOST_WARNINGS])]
         return {spec.name: _frame(spec, rows[spec.name]) for spec in self.tables}
 
     def combine(self, frames: Frames, job: Job) -> Frames:

@@ -146,9 +146,9 @@ class Stragglers(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        frames = call_frames(trace)
-        return {**frames, "times": recorded_times(trace, frames["calls"])}
+    def map(self, rank: Rank) -> Frames:
+        frames = call_frames(rank)
+        return {**frames, "times": recorded_times(rank, frames["calls"])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         found = matching(frames)

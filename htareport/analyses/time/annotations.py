@@ -102,22 +102,22 @@ class Annotations(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        on_host, on_device = host_annotations(trace), device_annotations(trace)
-        owner = annotation_of(trace, on_host, on_device)
-        host, device = _statistics(trace, on_host), _statistics(trace, on_device)
-        host = host.merge(_work(trace, on_host, owner.host), on="name", how="left")
-        from_device = _work(trace, on_device, owner.device, levels=1)
+    def map(self, rank: Rank) -> Frames:
+        on_host, on_device = host_annotations(rank), device_annotations(rank)
+        owner = annotation_of(rank, on_host, on_device)
+        host, device = _statistics(rank, on_host), _statistics(rank, on_device)
+        host = host.merge(_work(rank, on_host, owner.host), on="name", how="left")
+        from_device = _work(rank, on_device, owner.device, levels=1)
         size = {
             "host": len(host),
             "device": len(device),
-            "busy": int(trace.device_events["dur"].sum()),
-            "annotated": int(trace.device_events["dur"][(owner.host >= 0) | (owner.device >= 0)].sum()),
+            "busy": int(rank.device_events["dur"].sum()),
+            "annotated": int(rank.device_events["dur"][(owner.host >= 0) | (owner.device >= 0)].sum()),
             "by_device": int(from_device["device_sum"].sum()),
         }
         frames = {"host": host, "device": device}
         for name, frame in frames.items():
-            frame["name"] = pd.Series(kernel_launches.texts(trace, frame["name"]), dtype=object, index=frame.index)
+            frame["name"] = pd.Series(kernel_launches.texts(rank, frame["name"]), dtype=object, index=frame.index)
             frame["name"] = frame["name"].where(~frame["is_step"].astype(bool), _STEPS)
             frames[name] = frame.drop(columns="is_step").head(at_most(_MOST_NAMES, len(frame)))
         return frames | {"size": pd.DataFrame([size])}
@@ -224,16 +224,16 @@ class Annotations(Analysis):
 _REST = "others"
 
 
-def _labels(trace: Rank, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _labels(rank: Rank, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Codes of names, those of all steps the same."""
     used, inverse = np.unique(codes, return_inverse=True)
-    steps = np.array([classify.step_number(name) is not None for name in kernel_launches.texts(trace, used)], np.bool_)
+    steps = np.array([classify.step_number(name) is not None for name in kernel_launches.texts(rank, used)], np.bool_)
     return np.where(steps, used[steps].min(initial=np.iinfo(np.int64).max), used)[inverse]
 
 
-def _statistics(trace: Rank, rows: pd.DataFrame) -> pd.DataFrame:
+def _statistics(rank: Rank, rows: pd.DataFrame) -> pd.DataFrame:
     """Statistics of the durations by name, largest sum first: name, count, sum, self, mean, min, max, m2, is_step."""
-    name = _labels(trace, rows["name"].to_numpy())
+    name = _labels(rank, rows["name"].to_numpy())
     groups = rows.groupby(name)
     table = groups["dur"].agg(["count", "sum", "mean", "min", "max"])
     table["own"] = groups["own"].sum()
@@ -241,14 +241,14 @@ def _statistics(trace: Rank, rows: pd.DataFrame) -> pd.DataFrame:
     table["m2"] = (deviation**2).groupby(name).sum()
     table["std"] = np.where(table["count"] > 1, np.sqrt(table["m2"] / np.maximum(table["count"] - 1, 1)), 0.0)
     table = table.rename_axis("name").reset_index()
-    table["is_step"] = [classify.step_number(name) is not None for name in kernel_launches.texts(trace, table["name"])]
+    table["is_step"] = [classify.step_number(name) is not None for name in kernel_launches.texts(rank, table["name"])]
     return table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
 
 
-def _work(trace: Rank, rows: pd.DataFrame, owner: NDArray[np.int64], levels: int = _MOST_LEVELS) -> pd.DataFrame:
+def _work(rank: Rank, rows: pd.DataFrame, owner: NDArray[np.int64], levels: int = _MOST_LEVELS) -> pd.DataFrame:
     """Device work by name of the annotations that own it: name, kernels, device, device_sum, under (ns)."""
-    events = trace.device_events
-    label, parent = _labels(trace, rows["name"].to_numpy()), rows["parent"].to_numpy()
+    events = rank.device_events
+    label, parent = _labels(rank, rows["name"].to_numpy()), rows["parent"].to_numpy()
     event = np.flatnonzero(owner >= 0).astype(np.int32)
     at, parts = owner[event], list[tuple[NDArray[np.int64], NDArray[np.int32]]]()
     while len(event) and len(parts) < levels:

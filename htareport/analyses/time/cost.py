@@ -80,16 +80,16 @@ class Cost(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        has_steps = Capability.STEPS in trace.capabilities
-        is_priced = bool(self.gpu_hour) and Capability.GPU in trace.capabilities
+    def map(self, rank: Rank) -> Frames:
+        has_steps = Capability.STEPS in rank.capabilities
+        is_priced = bool(self.gpu_hour) and Capability.GPU in rank.capabilities
         if not is_priced and not (has_steps and (self.samples_per_step or self.tokens_per_step)):
             return {}
-        steps = trace.steps
+        steps = rank.steps
         lengths = pd.DataFrame({"step": steps["number"], "time": steps["end"] - steps["start"]})
         spans, in_steps = list[dict[str, Any]](), [step_times(NO_STEPS, {})]
-        for events in trace.devices.values() if is_priced else ():
-            sets = busy_sets(trace, events)
+        for events in rank.devices.values() if is_priced else ():
+            sets = busy_sets(rank, events)
             spans.append(times(events, sets))
             in_steps.append(step_times(steps, sets))
         columns = ["span", *PARTS]

@@ -165,36 +165,36 @@ class CriticalPath(Analysis):
     python_time: bool = True  # False: time between operators is free, as in HTA.
     max_events: Annotated[int, Range(least=1)] = 1_000_000  # Without steps: no more than this many, from the start.
 
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         # Which rank is the lowest no worker knows; a step's path costs a few per cent of loading, so each rank has its.
-        span, step = self.span(trace) if self.rank in {_UNSET, trace.rank} else (None, None)
+        span, step = self.span(rank) if self.rank in {_UNSET, rank.rank} else (None, None)
         if span is None:
-            return {name: frame.iloc[:0] for name, frame in self._frames(trace, Span(0, 0), None).items()}
-        return self._frames(trace, span, step)
+            return {name: frame.iloc[:0] for name, frame in self._frames(rank, Span(0, 0), None).items()}
+        return self._frames(rank, span, step)
 
-    def span(self, trace: Rank) -> tuple[Span | None, int | None]:
+    def span(self, rank: Rank) -> tuple[Span | None, int | None]:
         """The window on a rank and its step, if it is one. ValueError if what was asked for is not there."""
         if self.annotation:
-            rows = stretch.annotation_rows(trace, self.annotation)
+            rows = stretch.annotation_rows(rank, self.annotation)
             if not 0 <= self.instance < len(rows):
                 raise ValueError(f"no instance {self.instance} of {self.annotation!r} (there are {len(rows)})")
             row = rows.iloc[self.instance]
             return Span(int(row["ts"]), int(row["end"]), int(row["capture"]), int(row["thread"])), None
-        step = stretch.median_step(trace) if self.step == _UNSET else self.step
+        step = stretch.median_step(rank) if self.step == _UNSET else self.step
         if step is None:
-            return stretch.whole_span(trace, self.max_events), None
-        span = stretch.step_span(trace, step)
+            return stretch.whole_span(rank, self.max_events), None
+        span = stretch.step_span(rank, step)
         if span is None:
-            raise ValueError(f"no step {step} (there are {', '.join(map(str, trace.steps['number'])) or 'none'})")
+            raise ValueError(f"no step {step} (there are {', '.join(map(str, rank.steps['number'])) or 'none'})")
         return span, step
 
-    def graph(self, trace: Rank, span: Span) -> ActivityGraph:
+    def graph(self, rank: Rank, span: Span) -> ActivityGraph:
         """The graph of a window under these options."""
         loading = tuple(part.strip() for part in self.data_loading.split(",") if part.strip())
-        return activity_graph(Activity(trace, span, loading), Rules(self.python_time))
+        return activity_graph(Activity(rank, span, loading), Rules(self.python_time))
 
-    def _frames(self, trace: Rank, span: Span, step: int | None) -> Frames:
-        found = self.graph(trace, span)
+    def _frames(self, rank: Rank, span: Span, step: int | None) -> Frames:
+        found = self.graph(rank, span)
         bounds, path = summary.bounds_of(found), found.graph.path
         table = summary.by_bound(found, bounds)
         names = summary.by_name(found, bounds)
@@ -204,7 +204,7 @@ class CriticalPath(Analysis):
             ["duration", "start"], ascending=[False, True]
         )
         times = dict(zip(table["bound"], table["time"], strict=True))
-        rank = {
+        row = {
             "step": step,
             "window": span.end - span.start,
             "path": path.length,
@@ -218,7 +218,7 @@ class CriticalPath(Analysis):
             "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
             "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
             "marks": summary.marks(edges, at_most(_MARKS, len(edges))),
-            "ranks": pd.DataFrame([rank]).astype({"step": object}),
+            "ranks": pd.DataFrame([row]).astype({"step": object}),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:

@@ -96,16 +96,16 @@ class IdleCauses(Analysis):
         ),
     )  # fmt: skip
 
-    def map(self, trace: Rank) -> Frames:
-        found = attribute(trace)
+    def map(self, rank: Rank) -> Frames:
+        found = attribute(rank)
         times = found.times.assign(within=found.times["time"].where(found.times["step"] >= 0, 0))
         sums = times.groupby(["device", "cause"], sort=False)[["time", "within"]].sum().reset_index()
-        there = pd.DataFrame({"device": list(trace.devices)})
+        there = pd.DataFrame({"device": list(rank.devices)})
         names = found.names.sort_values(["time", "name"], ascending=[False, True], ignore_index=True)
         names = names[names["time"] > 0]
         return {
             "ranks": sums.astype({"time": "int64", "within": "int64"}),
-            "devices": there.assign(steps=len(trace.steps)),
+            "devices": there.assign(steps=len(rank.steps)),
             "names": names.head(at_most(_MOST_NAMES, len(names))),
             "size": pd.DataFrame([{"names": len(names)}]),
         }

@@ -135,16 +135,16 @@ class IdleTime(Analysis):
 
     consecutive_kernel_delay: Annotated[float, Range(least=0)] = 30.0  # µs
 
-    def map(self, trace: Rank) -> Frames:
-        events = trace.device_events
-        devices = self.gaps(trace, "device")
-        streams = self.gaps(trace, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
+    def map(self, rank: Rank) -> Frames:
+        events = rank.device_events
+        devices = self.gaps(rank, "device")
+        streams = self.gaps(rank, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
         keys = ["device", "stream"]
         there = events[keys].drop_duplicates()
         positive = devices["gap"][devices["gap"] > 0]
         lasting = devices[devices["gap"] > idle_gaps.ROUNDING]
         largest = lasting.nlargest(_LARGEST, "gap")
-        steps = idle_steps.by_step(trace, devices)
+        steps = idle_steps.by_step(rank, devices)
         bins = histograms.bins_of(lasting["gap"].to_numpy()) // histograms.COARSE
         return {
             "devices": idle_gaps.sums(devices, there[["device"]].drop_duplicates()),
@@ -161,13 +161,13 @@ class IdleTime(Analysis):
             "rounded": pd.DataFrame([{"gaps": len(positive), "rounded": int((positive <= idle_gaps.ROUNDING).sum())}]),
         }
 
-    def gaps(self, trace: Rank, by: str) -> pd.DataFrame:
+    def gaps(self, rank: Rank, by: str) -> pd.DataFrame:
         """Every gap of each device or lane, of zero length too: device, gap, begin (ns), category, event, previous.
 
         `event` and `previous` are rows of `device_events`: what follows the gap, and what ended last before it.
         """
-        events = trace.device_events
-        groups = pd.factorize(events[by])[0] * len(trace.captures) + events["capture"].to_numpy()
+        events = rank.device_events
+        groups = pd.factorize(events[by])[0] * len(rank.captures) + events["capture"].to_numpy()
         order = np.lexsort((np.arange(len(events)), groups))
         group, start, end = groups[order], events["ts"].to_numpy()[order], events["end"].to_numpy()[order]
         zero = start.min()
@@ -178,7 +178,7 @@ class IdleTime(Analysis):
         rows = np.flatnonzero(np.diff(group) == 0) + 1
         latest = reach[rows - 1] - lift[rows] + zero
         launch = events["launch"].to_numpy()[order][rows]
-        launched = trace.launches["ts"].to_numpy()[launch] if len(trace.launches) else np.zeros(len(rows), np.int64)
+        launched = rank.launches["ts"].to_numpy()[launch] if len(rank.launches) else np.zeros(len(rows), np.int64)
         gap = np.maximum(start[rows] - latest, 0)
         short = gap < round(self.consecutive_kernel_delay * 1000)
         cause = np.where(launch < 0, 2, np.where(launched > latest, 0, np.where(short, 1, 2)))

@@ -103,10 +103,10 @@ class StepTime(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
-        steps = trace.steps
+    def map(self, rank: Rank) -> Frames:
+        steps = rank.steps
         frame = pd.DataFrame({"step": steps["number"], "start": steps["start"], "time": steps["end"] - steps["start"]})
-        waits = pd.DataFrame([{"waits": Capability.COMM in trace.capabilities}])
+        waits = pd.DataFrame([{"waits": Capability.COMM in rank.capabilities}])
         return {"per_step": frame, "own": _own(frame), "waits": waits}
 
     def combine(self, frames: Frames, job: Job) -> Frames:

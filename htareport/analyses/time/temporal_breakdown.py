@@ -116,18 +116,18 @@ class TemporalBreakdown(Analysis):
         ),
     )
 
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         ranks, steps = [], []
-        for device, events in trace.devices.items():
-            sets = busy_sets(trace, events)
-            row, per_step = times(events, sets), step_times(trace.steps, sets)
+        for device, events in rank.devices.items():
+            sets = busy_sets(rank, events)
+            row, per_step = times(events, sets), step_times(rank.steps, sets)
             row["in_steps"] = int((per_step["time"] - per_step["idle"]).sum())
             ranks.append({"device": device, **row})
             steps.append(per_step.assign(device=device))
         return {"ranks": pd.DataFrame(ranks), "per_step": pd.concat(steps, ignore_index=True)}
 
-    def without(self, trace: Rank) -> Frames:
-        del trace
+    def without(self, rank: Rank) -> Frames:
+        del rank
         zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events", "in_steps"), 0)
         return {
             "ranks": pd.DataFrame([{"device": None, **zero}]),

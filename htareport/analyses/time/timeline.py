@@ -80,26 +80,26 @@ class Timeline(Analysis):
         is_default = not given or given == self.options()[option]
         return None if is_default else parse_numbers(given, f"{self.name}.{option}")
 
-    def map(self, trace: Rank) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         ranks, streams = self._numbers("ranks"), self._numbers("streams")
-        events, step = self._window(trace)
-        if ranks is not None and trace.rank not in ranks:
+        events, step = self._window(rank)
+        if ranks is not None and rank.rank not in ranks:
             events = events.iloc[:0]
         if streams is not None:
             events = events[events["stream"].isin(streams)]
-        most = at_most(_MOST_MARKS if ranks is not None or trace.rank == 0 else _FEW_MARKS)
+        most = at_most(_MOST_MARKS if ranks is not None or rank.rank == 0 else _FEW_MARKS)
         rows = [_lane_row(events[events["lane"] == lane]) for lane in _busiest(events)]
         lanes = pd.DataFrame(rows, columns=["lane", "device", "stream", "events", "busy", "first", "last"])
         return {"lanes": lanes.assign(step=step), "marks": marks_of(events[events["lane"].isin(lanes["lane"])], most)}
 
-    def _window(self, trace: Rank) -> tuple[pd.DataFrame, str]:
+    def _window(self, rank: Rank) -> tuple[pd.DataFrame, str]:
         """The device events to show, and what they are."""
-        events, wanted = trace.device_events, self._numbers("steps")
+        events, wanted = rank.device_events, self._numbers("steps")
         if wanted is not None:
             return events[events["step"].isin(wanted)], f"steps {self.steps}"
-        number = stretch.median_step(trace)
+        number = stretch.median_step(rank)
         in_step = events[events["step"] == number] if number is not None else events.iloc[:0]
-        return (in_step, f"step {number}") if len(in_step) else _fullest_capture(trace)
+        return (in_step, f"step {number}") if len(in_step) else _fullest_capture(rank)
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         lanes, marks = frames["lanes"], frames["marks"]
@@ -146,13 +146,13 @@ class Timeline(Analysis):
             yield "Nothing is recorded of the ranks, steps and streams that were chosen."
 
 
-def _fullest_capture(trace: Rank) -> tuple[pd.DataFrame, str]:
+def _fullest_capture(rank: Rank) -> tuple[pd.DataFrame, str]:
     """The device events of the file that has most of them."""
-    events = trace.device_events
-    if len(trace.captures) == 1:
+    events = rank.device_events
+    if len(rank.captures) == 1:
         return events, "everything recorded"
     number = int(events["capture"].mode().iloc[0]) if len(events) else 0
-    return events[events["capture"] == number], f"capture {number + 1} of {len(trace.captures)}"
+    return events[events["capture"] == number], f"capture {number + 1} of {len(rank.captures)}"
 
 
 def _busiest(events: pd.DataFrame) -> list[Any]:
