@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import pandas as pd
 
-from htareport.report.tables import Unit
+from htareport.report.tables import TableSpec, Unit
 
 
 class Mark(StrEnum):
@@ -66,3 +67,20 @@ class Chart:
     log_x: bool = False
     lines: tuple[tuple[float, str], ...] = ()  # Reference lines: value on the axis of values, label.
     caption: str = ""  # One sentence: what the chart shows and how it was computed.
+
+
+def chart_of(  # noqa: PLR0913, PLR0917  what a chart is made of
+    spec: TableSpec, name: str, title: str, mark: Mark, frame: pd.DataFrame, x: str, y: str, color: str | None = None,
+    **fields: Any,
+) -> Chart:  # fmt: skip
+    """Return a chart whose axes have the labels and units of a table's columns, except those that `fields` give.
+
+    A vertical axis of names has no label.
+    """
+    columns = {column.name: column for column in spec.columns}
+    for axis, column in (("x", columns.get(x)), ("y", columns.get(y))):
+        if column:
+            has_label = axis == "x" or not column.unit.is_text
+            label = column.label[0].lower() + column.label[1:] if has_label else ""
+            fields = {f"{axis}_label": label, f"{axis}_unit": column.unit, **fields}
+    return Chart(name, title, mark, frame, x, y, color, **fields)

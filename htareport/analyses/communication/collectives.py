@@ -1,4 +1,4 @@
-"""What each collective costs: waiting for the last rank, and moving bytes."""
+"""The analysis of collectives: their bandwidth, and how long ranks wait for the last one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from htareport.rank.capability import Capability
 from htareport.rank.collective_calls import call_frames
 from htareport.rank.collective_names import shown_names
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key
 
 _NS = Unit.NANOSECONDS
 _RATE = Unit.BYTES_PER_SECOND
 _GROUP = ["collective", "process_group"]
-_BUS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}  # Times (n - 1) / n.
-_PARTS = {"moving": "moving bytes", "waiting": "waiting for the last rank"}
-_SHOWN = 12
-_MOST_SIZES = 300
-_LEAST_SIZE, _FEW_SIZES = 1024, 3  # Of the messages in the picture.
+# Bytes on the bus for each byte of the message, over (n - 1) / n of a group of n ranks.
+_BUS_FACTORS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+_SPLIT_LABELS = {"moving": "moving bytes", "waiting": "waiting for the last rank"}
+_MAX_BARS = 12
+_MAX_SIZES = 300
+_MIN_SIZE, _MIN_NUM_SIZES = 1024, 3  # Of the messages in the chart of bandwidths.
 _BUS_HELP = (
     "Algorithm bandwidth times 2(n−1)/n for all_reduce and (n−1)/n for all_gather, reduce_scatter and all_to_all, as "
     "in NCCL's own tests: comparable with what the links can carry. n is the size of the group. Of others unchanged."
@@ -108,25 +109,26 @@ class Collectives(Analysis):
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        found = matching(frames)
-        each = _each(found)
-        notes = [left_out_note(found.left_out), clocks_note(found)]
+        matched = matching(frames)
+        kinds = matched.kinds.set_index("kind")[[*_GROUP, "group_size"]]
+        collectives = _with_bus(_matched_collectives(matched).join(kinds, on="kind"))
+        notes = [left_out_note(matched.left_out), clocks_note(matched)]
         return {
-            "groups": _by_group(found, each),
-            "sizes": _by_size(found, each),
+            "groups": _by_group(matched, collectives),
+            "sizes": _by_size(collectives),
             "notes": pd.DataFrame({"note": [note for note in notes if note]}),
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         groups = frames["groups"]
-        known = groups[groups["wait_share"].notna()].head(_SHOWN)
-        label = shown_names(known)
-        long = known.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
+        timed = groups[groups["wait_share"].notna()].head(_MAX_BARS)
+        label = shown_names(timed)
+        long = timed.assign(label=label).melt("label", list(_SPLIT_LABELS), var_name="part", value_name="value")
         yield Chart(
             "waiting",
             "Waiting and moving bytes",
             Mark.STACKED_BAR,
-            long.replace({"part": _PARTS}),
+            long.replace({"part": _SPLIT_LABELS}),
             "label",
             "value",
             "part",
@@ -134,10 +136,11 @@ class Collectives(Analysis):
             x_unit=Unit.TEXT,
             caption="Time of the matched kernels, summed over ranks, before and after the last rank's start.",
         )
-        sizes = frames["sizes"][frames["sizes"]["size"] >= _LEAST_SIZE]
-        if sizes["size"].nunique() >= _FEW_SIZES:
+        sizes = frames["sizes"][frames["sizes"]["size"] >= _MIN_SIZE]
+        if sizes["size"].nunique() >= _MIN_NUM_SIZES:
             label = shown_names(sizes)
-            yield Chart(
+            yield chart_of(
+                self.tables[1],
                 "bandwidth",
                 "Bus bandwidth by message size",
                 Mark.SCATTER,
@@ -145,10 +148,7 @@ class Collectives(Analysis):
                 "size",
                 "bus",
                 "label",
-                x_label="message",
                 y_label="bus bandwidth",
-                x_unit=Unit.BYTES,
-                y_unit=_RATE,
                 log_x=True,
                 caption="Large messages should come near to what the links carry; small ones are bound by latency.",
             )
@@ -157,77 +157,73 @@ class Collectives(Analysis):
         yield from frames["notes"]["note"]
 
 
-def _each(found: Matching) -> pd.DataFrame:
-    """One row per matched collective: kind, members, bytes (-1 unknown), transfer, waited and spent (over all ranks).
+def _matched_collectives(matched: Matching) -> pd.DataFrame:
+    """Return a row per matched collective: kind, members, bytes (-1 unknown), transfer, waited and spent (all ranks).
 
     Collectives that a rank may leave before all have come have no transfer and no wait (nan), and 0 `spent`.
     """
     columns = ["kind", "members", "bytes", "transfer", "waited", "spent"]
-    parts = [_rows_of(one, found) for one in found.together]
-    parts += [_rows_of(one, found).assign(transfer=np.nan, waited=np.nan, spent=0.0) for one in found.others]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({name: [] for name in columns}, dtype=float)
+    frames = [_collective_rows(calls, matched) for calls in matched.together]
+    unsynchronised = [_collective_rows(calls, matched) for calls in matched.others]
+    frames += [frame.assign(transfer=np.nan, waited=np.nan, spent=0.0) for frame in unsynchronised]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({name: [] for name in columns}, dtype=float)
 
 
-def _rows_of(one: Matched, found: Matching) -> pd.DataFrame:
-    comes, durations = arrivals(one, found.clocks), one.end - one.start
+def _collective_rows(calls: Matched, matched: Matching) -> pd.DataFrame:
+    skew, durations = arrivals(calls, matched.clocks), calls.end - calls.start
     return pd.DataFrame(
         {
-            "kind": found.calls["kind"].to_numpy()[one.rows[:, 0]],
-            "members": len(one.ranks),
-            "bytes": found.calls["bytes"].to_numpy()[one.rows].max(axis=1).astype(float),
-            "transfer": comes.transfer.astype(float),
-            "waited": np.minimum(comes.wait, durations).sum(axis=1).astype(float),
+            "kind": matched.calls["kind"].to_numpy()[calls.rows[:, 0]],
+            "members": len(calls.ranks),
+            "bytes": matched.calls["bytes"].to_numpy()[calls.rows].max(axis=1).astype(float),
+            "transfer": skew.transfer.astype(float),
+            "waited": np.minimum(skew.wait, durations).sum(axis=1).astype(float),
             "spent": durations.sum(axis=1).astype(float),
         }
     )
 
 
-def _by_group(found: Matching, each: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the table, those of most time first."""
-    kinds = found.kinds.set_index("kind")
-    calls = found.calls.join(kinds[_GROUP], on="kind")
+def _by_group(matched: Matching, collectives: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the table by collective and process group, those of most time first."""
+    kinds = matched.kinds.set_index("kind")
+    calls = matched.calls.join(kinds[_GROUP], on="kind")
     groups = kinds.groupby(_GROUP)
     table = pd.DataFrame({"calls": groups["calls"].sum(), "group_size": groups["group_size"].max().astype(float)})
     table["group_size"] = table["group_size"].where(table["group_size"] > 0)
-    of_calls = calls.assign(bytes=calls["bytes"].where(calls["bytes"] >= 0).astype(float)).groupby(_GROUP)
-    table["size"], table["time"] = of_calls["bytes"].median(), of_calls["dur"].median()
-    order = of_calls["dur"].sum()
-    each = _with_bus(each.join(kinds[[*_GROUP, "group_size"]], on="kind"))
-    matched = each.groupby(_GROUP)
-    table["matched"] = matched.size()
-    table["ranks"] = matched["members"].max()
-    sums = matched[["waited", "spent", "moved", "on_bus", "moving"]].sum()
+    calls_by_group = calls.assign(bytes=calls["bytes"].where(calls["bytes"] >= 0).astype(float)).groupby(_GROUP)
+    table["size"], table["time"] = calls_by_group["bytes"].median(), calls_by_group["dur"].median()
+    total_time = calls_by_group["dur"].sum()
+    by_group = collectives.groupby(_GROUP)
+    table["matched"] = by_group.size()
+    table["ranks"] = by_group["members"].max()
+    sums = by_group[["waited", "spent", "moved", "on_bus", "moving"]].sum()
     table["waiting"], table["moving"] = sums["waited"], sums["spent"] - sums["waited"]
     table["wait_share"] = sums["waited"] / sums["spent"].where(sums["spent"] > 0)
-    table["transfer"] = matched["transfer"].median()
+    table["transfer"] = by_group["transfer"].median()
     table["algorithm"], table["bus"] = (1e9 * sums[name] / sums["moving"] for name in ("moved", "on_bus"))
     table[["algorithm", "bus"]] = table[["algorithm", "bus"]].where(sums["moving"] > 0)
-    table = (
-        table.assign(time_in_all=order)
-        .reset_index()
-        .sort_values(["time_in_all", *_GROUP], ascending=[False, True, True])
-    )
-    whole = {"matched": 0, "ranks": 1}
-    return table.fillna(whole).astype(dict.fromkeys(whole, "int64")).reset_index(drop=True)
+    table = table.assign(total_time=total_time).reset_index()
+    table = table.sort_values(["total_time", *_GROUP], ascending=[False, True, True])
+    defaults = {"matched": 0, "ranks": 1}
+    return table.fillna(defaults).astype(dict.fromkeys(defaults, "int64")).reset_index(drop=True)
 
 
-def _by_size(found: Matching, each: pd.DataFrame) -> pd.DataFrame:
-    kinds = found.kinds.set_index("kind")
-    each = _with_bus(each.join(kinds[[*_GROUP, "group_size"]], on="kind"))
-    sized = each[each["moving"] > 0].groupby([*_GROUP, "bytes"])
-    sums = sized[["on_bus", "moving"]].sum()
-    table = pd.DataFrame({"matched": sized.size(), "transfer": sized["transfer"].median()})
+def _by_size(collectives: pd.DataFrame) -> pd.DataFrame:
+    by_size = collectives[collectives["moving"] > 0].groupby([*_GROUP, "bytes"])
+    sums = by_size[["on_bus", "moving"]].sum()
+    table = pd.DataFrame({"matched": by_size.size(), "transfer": by_size["transfer"].median()})
     table["bus"] = 1e9 * sums["on_bus"] / sums["moving"]
-    table = table.reset_index().rename(columns={"bytes": "size"}).nlargest(_MOST_SIZES, "size", keep="first")
+    table = table.reset_index().rename(columns={"bytes": "size"}).nlargest(_MAX_SIZES, "size", keep="first")
     return table.sort_values([*_GROUP, "size"], ignore_index=True)
 
 
-def _with_bus(each: pd.DataFrame) -> pd.DataFrame:
-    """Add to collectives whose size and transfer are known: moved and on_bus (bytes), moving (ns), else 0."""
-    usable = (each["bytes"] > 0) & (each["transfer"] > 0)
-    ranks = each["group_size"].where(each["group_size"] > 1, each["members"]).astype(float)
-    factor = pd.Series(1.0, each.index)
-    for name, times in _BUS.items():
-        factor = factor.mask(each["collective"].astype(str).str.startswith(name), times * (ranks - 1) / ranks)
-    moved = each["bytes"].where(usable, 0.0)
-    return each.assign(moved=moved, on_bus=moved * factor, moving=each["transfer"].where(usable, 0.0))
+def _with_bus(collectives: pd.DataFrame) -> pd.DataFrame:
+    """Add moved and on_bus (bytes), and moving (ns), to collectives whose size and transfer are known; 0 to others."""
+    is_usable = (collectives["bytes"] > 0) & (collectives["transfer"] > 0)
+    ranks = collectives["group_size"].where(collectives["group_size"] > 1, collectives["members"]).astype(float)
+    factor = pd.Series(1.0, collectives.index)
+    for kind, bytes_per_byte in _BUS_FACTORS.items():
+        is_kind = collectives["collective"].astype(str).str.startswith(kind)
+        factor = factor.mask(is_kind, bytes_per_byte * (ranks - 1) / ranks)
+    moved = collectives["bytes"].where(is_usable, 0.0)
+    return collectives.assign(moved=moved, on_bus=moved * factor, moving=collectives["transfer"].where(is_usable, 0.0))

@@ -1,4 +1,4 @@
-"""How much of the communication is hidden under compute, by collective and by parallel dimension."""
+"""The analysis of exposed communication: by rank, by collective and by parallel dimension."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit,
 from htareport.report.rank_charts import by_rank
 
 _NS = Unit.NANOSECONDS
-_PARTS = {"overlap": "hidden", "exposed": "exposed"}
+_SPLIT_LABELS = {"overlap": "hidden", "exposed": "exposed"}
+_GROUP = ["collective", "process_group"]
 _SUMS = ["count", "time", "overlap", "exposed"]
 _ALL, _SEPARATOR = "all", "\n"
-_TEXTS = {"told_by": "told_by", "groups": "process_group"}
-_MOST_GROUPS = 8  # Names in a cell.
-_TOLD_BY = (
+_LABEL_OF_TEXT = {"told_by": "told_by", "groups": "process_group"}
+_MAX_GROUPS = 8  # Names in a cell.
+_SOURCE_HELP = (
     "The group's name or description; or inferred from what issues the call: gradients that DDP reduces, FSDP's own "
     "annotations, sends between ranks, an all-to-all of experts. Empty where neither is certain."
 )
@@ -112,7 +113,7 @@ class CommOverlap(Analysis):
             "By parallel dimension, all ranks together",
             (
                 key("dimension", "Dimension", Unit.TEXT, "What the process group splits the model or the batch by."),
-                Column("told_by", "Told by", Unit.TEXT, _TOLD_BY),
+                Column("told_by", "Told by", Unit.TEXT, _SOURCE_HELP),
                 Column("groups", "Process groups", Unit.TEXT, "Descriptions or names, where the trace has them."),
                 _COUNT,
                 *_TIMES,
@@ -128,27 +129,18 @@ class CommOverlap(Analysis):
             compute = rank.busy_by_capture(events, "compute")
             comm = events[events["kind"] == "comm"].join(labels)
             ranks.append({"device": device, **_overlap(rank.busy_by_capture(comm), compute, "comm")})
-            for keys, rows in comm.groupby(["collective", "process_group"], sort=True):
-                row = dict(zip(("collective", "process_group"), keys, strict=True))
+            for keys, rows in comm.groupby(_GROUP, sort=True):
                 size = rows["bytes"].sum(min_count=1)
-                collectives.append(
-                    {**row, "count": len(rows), "bytes": size, **_overlap(rank.busy_by_capture(rows), compute, "time")}
-                )
+                row = dict(zip(_GROUP, keys, strict=True)) | {"count": len(rows), "bytes": size}
+                collectives.append(row | _overlap(rank.busy_by_capture(rows), compute, "time"))
             for name, rows in [*comm.groupby("dimension", sort=True), (_ALL, comm)]:
-                texts = {key: _SEPARATOR.join(sorted(set(rows[of]) - {""})) for key, of in _TEXTS.items()}
-                dimensions.append(
-                    {
-                        "dimension": name,
-                        **texts,
-                        "count": len(rows),
-                        **_overlap(rank.busy_by_capture(rows), compute, "time"),
-                    }
-                )
-        columns = ["collective", "process_group", "count", "bytes", "time", "overlap", "exposed"]
+                texts = {key: _SEPARATOR.join(sorted(set(rows[label]) - {""})) for key, label in _LABEL_OF_TEXT.items()}
+                row = {"dimension": name, **texts, "count": len(rows)}
+                dimensions.append(row | _overlap(rank.busy_by_capture(rows), compute, "time"))
         return {
             "ranks": pd.DataFrame(ranks),
-            "collectives": pd.DataFrame(collectives, columns=columns),
-            "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_TEXTS, *_SUMS]),
+            "collectives": pd.DataFrame(collectives, columns=[*_GROUP, "bytes", *_SUMS]),
+            "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_LABEL_OF_TEXT, *_SUMS]),
         }
 
     def without(self, rank: Rank) -> Frames:
@@ -159,13 +151,13 @@ class CommOverlap(Analysis):
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
         ranks = frames["ranks"]
-        groups = frames["collectives"].groupby(["collective", "process_group"])
-        by = groups[["count", "time", "overlap", "exposed"]].sum()
-        by["bytes"] = groups["bytes"].sum(min_count=1).astype("float64")
-        by = by.reset_index().sort_values("exposed", ascending=False)
+        groups = frames["collectives"].groupby(_GROUP)
+        collectives = groups[_SUMS].sum()
+        collectives["bytes"] = groups["bytes"].sum(min_count=1).astype("float64")
+        collectives = collectives.reset_index().sort_values("exposed", ascending=False)
         return {
             "ranks": ranks.assign(ratio=_ratio(ranks, "comm")),
-            "collectives": by.assign(ratio=_ratio(by, "time")),
+            "collectives": collectives.assign(ratio=_ratio(collectives, "time")),
             "dimensions": _by_dimension(frames["dimensions"]),
         }
 
@@ -189,17 +181,17 @@ class CommOverlap(Analysis):
             "ranks",
             "Communication by rank",
             ranks[ranks["comm"] > 0],
-            _PARTS,
+            _SPLIT_LABELS,
             caption="Time with a communication kernel: hidden under compute, and exposed.",
         )
         top = frames["collectives"].head(12)
         label = shown_names(top)
-        long = top.assign(label=label).melt("label", list(_PARTS), var_name="part", value_name="value")
+        long = top.assign(label=label).melt("label", list(_SPLIT_LABELS), var_name="part", value_name="value")
         yield Chart(
             "collectives",
             "Communication by collective",
             Mark.STACKED_BAR,
-            long.replace({"part": _PARTS}),
+            long.replace({"part": _SPLIT_LABELS}),
             "label",
             "value",
             "part",
@@ -210,30 +202,31 @@ class CommOverlap(Analysis):
 
 
 def _by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
-    """The dimensions of all ranks, the most exposed first, and what they are together."""
+    """Return the dimensions of all ranks, the most exposed first, then their total."""
     groups = rows[rows["count"] > 0].groupby("dimension")
     table = groups[_SUMS].sum()
-    for name in _TEXTS:
+    for name in _LABEL_OF_TEXT:
         table[name] = groups[name].agg(_joined)
     table = table.reset_index().sort_values(["exposed", "dimension"], ascending=[False, True])
-    together = table["dimension"] == _ALL
-    parts = [table[~together], table[together]] if len(table) > 2 else [table[~together]]  # noqa: PLR2004  one and all
-    table = pd.concat(parts, ignore_index=True)
+    is_total = table["dimension"] == _ALL
+    tables = [table[~is_total], table[is_total]] if len(table) > 2 else [table[~is_total]]  # noqa: PLR2004  one and all
+    table = pd.concat(tables, ignore_index=True)
     return table.assign(ratio=_ratio(table, "time"))
 
 
 def _joined(texts: pd.Series[str]) -> str:
     names = sorted({name for text in texts for name in text.split(_SEPARATOR)} - {""})
-    more = f" and {len(names) - _MOST_GROUPS:,} more" if len(names) > _MOST_GROUPS else ""
-    return f"{', '.join(names[:_MOST_GROUPS])}{more}"
+    suffix = f" and {len(names) - _MAX_GROUPS:,} more" if len(names) > _MAX_GROUPS else ""
+    return f"{', '.join(names[:_MAX_GROUPS])}{suffix}"
 
 
-def _overlap(part: list[intervals.Intervals], compute: list[intervals.Intervals], name: str) -> dict[str, int]:
-    time = sum(map(intervals.total, part))
-    hidden = sum(intervals.total(intervals.intersection(*pair)) for pair in zip(part, compute, strict=True))
-    return {name: time, "overlap": hidden, "exposed": time - hidden}
+def _overlap(comm: list[intervals.Intervals], compute: list[intervals.Intervals], time_name: str) -> dict[str, int]:
+    """Return communication time (as `time_name`), and how much of it is hidden under compute and exposed, ns."""
+    comm_ns = sum(map(intervals.total, comm))
+    hidden_ns = sum(intervals.total(intervals.intersection(*sets)) for sets in zip(comm, compute, strict=True))
+    return {time_name: comm_ns, "overlap": hidden_ns, "exposed": comm_ns - hidden_ns}
 
 
-def _ratio(frame: pd.DataFrame, whole: str) -> pd.Series:
-    time = frame[whole].astype("float64")
+def _ratio(frame: pd.DataFrame, time_name: str) -> pd.Series:
+    time = frame[time_name].astype("float64")
     return frame["overlap"] / time.where(time > 0)
