@@ -118,15 +118,20 @@ def _is_additive(column: Column, frame: pd.DataFrame) -> bool:
     return not column.unit.is_id and not column.unit.is_text and frame[column.name].dtype.kind in "iuf"
 
 
-def cut_note(table: str, sizes: pd.Series[int], max_rows: int, order: str) -> list[str]:
+def cut_note(
+    table: str, sizes: pd.Series[int], max_rows: int, order: str, joined_sizes: pd.Series[int] | None = None
+) -> list[str]:
     """Return a note on the rows that a sum over ranks lacks if ranks send no more than `max_rows` each; else nothing.
 
-    `sizes` has the number of rows of each rank before the cut; `order` says in words which rows come first.
+    `sizes` has the number of rows of each rank before the cut, `joined_sizes` that of all ranks together, cut to as
+    many; `order` says in words which rows come first.
     """
     num_cut, num_ranks = int((sizes > max_rows).sum()), len(sizes)
     if num_cut and num_ranks > 1:
         cut_ranks = f"{num_cut:,} of {num_ranks:,} ranks have more, and what they leave out is missing from the sums."
         return [f"The table {table} adds up, of each rank, the {max_rows:,} rows {order}; {cut_ranks}"]
+    if joined_sizes is not None and not num_cut:
+        return cut_note(table, joined_sizes, max_rows, order)
     return [f"The table {table} holds the {max_rows:,} rows {order}; there are more."] if num_cut else []
 
 

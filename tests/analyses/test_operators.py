@@ -97,7 +97,7 @@ def test_a_window_without_operators(run):
 
 def test_cut_to_the_largest(run, monkeypatch):
     """Beyond so many names a note says so; of several ranks, that sums miss what one of them has cut."""
-    monkeypatch.setattr("htareport.analyses.host.operators._MOST_NAMES", 500)
+    monkeypatch.setattr("htareport.analyses.host.operators._MAX_NAMES", 500)
     trace = TraceBuilder(0)
     for number in range(510):
         trace.cpu_op(f"op{number}", 1000 * number, 1 + number)

@@ -1,4 +1,4 @@
-"""What launching costs: on the host, and until the device begins."""
+"""The analysis of kernel launches: their calls on the host, and the delay until the device begins."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from htareport.algorithms import histograms
 from htareport.analyses import Analysis, Frames, Group, Job, Range
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key
 
 _NS = Unit.NANOSECONDS
 _US = 1000
+_CALL_COLUMNS = ["correlation", "name", "end", "dur", "graph"]
+_EVENT_COLUMNS = ["name", "ts", "device", "stream"]
 _KINDS = {
     "short": "Short kernels",
     "long_call": "Long launch calls",
@@ -107,24 +109,24 @@ class LaunchStats(Analysis):
             delay_max=("delay", "max"),
             gpu=("gpu", "sum"),
         ).reset_index()
-        kinds = self._kinds(launches)
+        by_kind = self._kinds(launches)
         row = {
             "launches": len(launches),
             "graphs": int(launches["graph"].sum()),
             "unlinked": int((rank.device_events["launch"] < 0).sum()),
             "cpu": int(launches["cpu"].sum()),
-            **{name: int(rows.sum()) for name, (rows, _) in kinds.items()},
+            **{name: int(is_kind.sum()) for name, (is_kind, _) in by_kind.items()},
         }
-        parts = [_histogram(name, values[rows]) for name, (rows, values) in sorted(kinds.items())]
-        return {"calls": calls, "ranks": pd.DataFrame([row]), "histogram": pd.concat(parts, ignore_index=True)}
+        bins = [_histogram(name, times[is_kind]) for name, (is_kind, times) in sorted(by_kind.items())]
+        return {"calls": calls, "ranks": pd.DataFrame([row]), "histogram": pd.concat(bins, ignore_index=True)}
 
     def _kinds(self, launches: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """What deserves a look: rows, and the values to show of them."""
+        """Return, by what is wrong with launches, which ones it is wrong with, and the times (ns) to show of them."""
         cpu, gpu, delay = (launches[name].to_numpy() for name in ("cpu", "gpu", "delay"))
-        within = cpu <= self.runtime_cutoff * _US
+        is_short_call = cpu <= self.runtime_cutoff * _US
         return {
-            "short": (within & (gpu < cpu), cpu),
-            "long_call": (~within, cpu),
+            "short": (is_short_call & (gpu < cpu), cpu),
+            "long_call": (~is_short_call, cpu),
             "long_delay": (delay > self.launch_delay_cutoff * _US, delay),
         }
 
@@ -149,7 +151,8 @@ class LaunchStats(Analysis):
             rows = frames["histogram"][frames["histogram"]["kind"] == kind]
             if len(rows):
                 left, right = histograms.coarse_edges(rows["bin"].to_numpy())
-                yield Chart(
+                yield chart_of(
+                    self.tables[0],
                     kind,
                     title,
                     Mark.HISTOGRAM,
@@ -158,51 +161,43 @@ class LaunchStats(Analysis):
                     "count",
                     x2="right",
                     x_label="delay" if kind == "long_delay" else "duration of the call",
-                    y_label="launches",
                     x_unit=_NS,
-                    y_unit=Unit.COUNT,
                     log_x=True,
                     caption=f"{captions[kind]} All ranks together; the scale is logarithmic.",
                 )
 
-    def detail(self, rank: Rank) -> pd.DataFrame:
-        return launch_rows(rank)
-
 
 def _histogram(kind: str, values: NDArray[np.int64]) -> pd.DataFrame:
-    """How many values are in each bin that has any: kind, bin, count."""
+    """Return how many values are in each bin that has any: kind, bin, count."""
     bins, count = np.unique(histograms.bins_of(values) // histograms.COARSE, return_counts=True)
     return pd.DataFrame({"kind": pd.Series(kind, range(len(bins)), "str"), "bin": bins, "count": count})
 
 
 def launch_rows(rank: Rank) -> pd.DataFrame:
-    """One row per launch with device work, in order of its start.
+    """Return a row per launch with device work, in order of its start.
 
     Columns: correlation, call, name (of the first device event), cpu, gpu, delay (ns), device, stream (of the first
     device event), graph (bool), events (how many it started).
     """
     launch = rank.device_events["launch"].to_numpy()
     linked = np.flatnonzero(launch >= 0)
-    rows, first, group = np.unique(launch[linked], return_index=True, return_inverse=True)
-    calls = rank.launches[_OF_CALLS].iloc[rows]
-    firsts = rank.device_events[_OF_EVENTS].iloc[linked[first]]  # Device events are in order of their start.
+    rows, first_event, call_of_event = np.unique(launch[linked], return_index=True, return_inverse=True)
+    calls = rank.launches[_CALL_COLUMNS].iloc[rows]
+    # Device events are in order of their start.
+    first_events = rank.device_events[_EVENT_COLUMNS].iloc[linked[first_event]]
     durations = rank.device_events["dur"].to_numpy()[linked]
     return pd.DataFrame(
         {
             "correlation": calls["correlation"].to_numpy(),
             "call": calls["name"].astype(object).to_numpy(),
-            "name": firsts["name"].astype(object).to_numpy(),
+            "name": first_events["name"].astype(object).to_numpy(),
             "cpu": calls["dur"].to_numpy(),
-            "gpu": np.bincount(group, durations).astype(np.int64) if len(rows) else np.zeros(0, np.int64),
-            "delay": np.maximum(firsts["ts"].to_numpy() - calls["end"].to_numpy(), 0),
-            "device": firsts["device"].to_numpy(),
-            "stream": firsts["stream"].to_numpy(),
+            "gpu": np.bincount(call_of_event, durations).astype(np.int64) if len(rows) else np.zeros(0, np.int64),
+            "delay": np.maximum(first_events["ts"].to_numpy() - calls["end"].to_numpy(), 0),
+            "device": first_events["device"].to_numpy(),
+            "stream": first_events["stream"].to_numpy(),
             "graph": calls["graph"].to_numpy(),
-            "events": np.bincount(group) if len(rows) else np.zeros(0, np.int64),
+            "events": np.bincount(call_of_event) if len(rows) else np.zeros(0, np.int64),
         },
         copy=False,
     )
-
-
-_OF_EVENTS = ["name", "ts", "device", "stream"]
-_OF_CALLS = ["correlation", "name", "end", "dur", "graph"]

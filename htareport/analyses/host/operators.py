@@ -1,4 +1,4 @@
-"""Which operators take the host's time."""
+"""The analysis of host operators: calls, total and self time by name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from htareport.rank.host_calls import nearest
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE, step_of
 from htareport.rank.window import ALL
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import cut_note
 
 _NS = Unit.NANOSECONDS
-_MOST_NAMES = 2_000
-_SHOWN = 15
+_MAX_NAMES = 2_000
+_MAX_BARS = 15
 
 
 class Operators(Analysis):
@@ -92,27 +92,27 @@ class Operators(Analysis):
     def map(self, rank: Rank) -> Frames:
         host = rank.host
         is_operator = host.of_level("operator")
-        around = nearest(host, "operator")
-        around[~is_operator] = NO_PARENT
-        own = self_times(host["ts"], host["end"], around)
+        operator_around = nearest(host, "operator")
+        operator_around[~is_operator] = NO_PARENT
+        self_ns = self_times(host["ts"], host["end"], operator_around)
         in_steps = step_of(rank.steps, host["ts"]) != OUTSIDE
         if rank.window != ALL and rank.all_step_numbers:
             is_operator = is_operator & in_steps
-        if not len(rank.steps):  # What stands per step stands per rank then.
+        if not len(rank.steps):  # Then numbers per step are per rank.
             in_steps[:] = True
-        durations, own, in_steps = host.at("dur", is_operator), own[is_operator], in_steps[is_operator]
+        durations, self_ns, in_steps = host.at("dur", is_operator), self_ns[is_operator], in_steps[is_operator]
         names = host["name"][is_operator]
-        table = _by_code(names, durations, own, in_steps, len(rank.loaded.strings))
+        table = _by_code(names, durations, self_ns, in_steps, len(rank.loaded.strings))
         table = table.sort_values(["self", "total"], ascending=False, kind="stable", ignore_index=True)
         table["name"] = [rank.loaded.strings[code] for code in table["name"]]
         size = {
             "names": len(table),
-            "self": int(own.sum()),
+            "self": int(self_ns.sum()),
             "calls": len(names),
             "steps": len(rank.steps),
             "gpu": Capability.GPU in rank.capabilities,
         }
-        return {"operators": table.head(at_most(_MOST_NAMES, len(table))), "size": pd.DataFrame([size])}
+        return {"operators": table.head(at_most(_MAX_NAMES, len(table))), "size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
@@ -127,15 +127,13 @@ class Operators(Analysis):
         table["share"] = table["self"] / max(float(size["self"].sum()), 1)
         table[["step_count", "step_self"]] /= int(size["steps"].sum()) or len(size)
         table = table.sort_values(["self", "total", "name"], ascending=[False, False, True], ignore_index=True)
-        joined = pd.DataFrame([{"names": len(table)}])
-        return {"operators": table.head(_MOST_NAMES), "size": size, "joined": joined}
+        return {"operators": table.head(_MAX_NAMES), "size": size, "joined": pd.DataFrame([{"names": len(table)}])}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
-        if not len(frames["operators"]):
-            return
-        if frames["size"]["gpu"].any():  # Then the host is not what counts, and synchronising calls lead the list.
-            return
         size = frames["size"]
+        # With a GPU the host is not what counts, and synchronising calls lead the list.
+        if not len(frames["operators"]) or size["gpu"].any():
+            return
         words = "Sum of the self times of all host operators, over all ranks, threads and steps."
         yield Fact("operator_time", "host operator time", size["self"].sum(), _NS, "all ranks and threads", words)
         words = "Rows of host operators on all ranks."
@@ -147,43 +145,39 @@ class Operators(Analysis):
         )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        top = frames["operators"].head(_SHOWN)
-        yield Chart(
+        top = frames["operators"].head(_MAX_BARS)
+        yield chart_of(
+            self.tables[0],
             "top",
             "Operators by self time",
             Mark.BAR,
             top,
             "self",
             "name",
-            None,
-            x_label="self time",
-            x_unit=_NS,
-            y_unit=Unit.NAME,
             caption="Time outside the operators called directly; all ranks and steps together.",
         )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        sizes = (frames["size"]["names"], frames["joined"]["names"])
-        each, joined = (cut_note("by operator", size, _MOST_NAMES, "of largest self time") for size in sizes)
-        yield from each or joined
+        size, joined = (frames[name]["names"] for name in ("size", "joined"))
+        yield from cut_note("by operator", size, _MAX_NAMES, "of largest self time", joined)
 
 
 def _by_code(
-    names: NDArray[np.integer[Any]],
+    codes: NDArray[np.integer[Any]],
     durations: NDArray[np.int64],
-    own: NDArray[np.int64],
+    self_ns: NDArray[np.int64],
     in_steps: NDArray[np.bool_],
-    size: int,
+    num_codes: int,
 ) -> pd.DataFrame:
-    """Calls and times by code of the name (below `size`); sums by hand take a fraction of the room of groupby."""
-    count = np.bincount(names, minlength=size)
-    total, most, selves, step_selves = (np.zeros(size, np.int64) for _ in range(4))
-    np.add.at(total, names, durations)
-    np.maximum.at(most, names, durations)
-    np.add.at(selves, names, own)
-    np.add.at(step_selves, names[in_steps], own[in_steps])
-    step_count = np.bincount(names[in_steps], minlength=size)
-    used = np.flatnonzero(count)
-    columns = {"total": total, "count": count, "max": most, "self": selves}
-    columns |= {"step_count": step_count, "step_self": step_selves}
-    return pd.DataFrame({"name": used} | {name: values[used] for name, values in columns.items()})
+    """Return calls and times by code of the name (below `num_codes`); this takes a fraction of the memory of groupby."""
+    count = np.bincount(codes, minlength=num_codes)
+    total, longest, self_time, step_self_time = (np.zeros(num_codes, np.int64) for _ in range(4))
+    np.add.at(total, codes, durations)
+    np.maximum.at(longest, codes, durations)
+    np.add.at(self_time, codes, self_ns)
+    np.add.at(step_self_time, codes[in_steps], self_ns[in_steps])
+    step_count = np.bincount(codes[in_steps], minlength=num_codes)
+    used_codes = np.flatnonzero(count)
+    columns = {"total": total, "count": count, "max": longest, "self": self_time}
+    columns |= {"step_count": step_count, "step_self": step_self_time}
+    return pd.DataFrame({"name": used_codes} | {name: values[used_codes] for name, values in columns.items()})

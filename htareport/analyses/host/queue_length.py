@@ -1,4 +1,4 @@
-"""How far the host runs ahead of the device."""
+"""The analysis of queue length: how many launched kernels and copies wait for each stream."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses import Analysis, Frames, Group, Job, Range
 from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
-from htareport.rank.queue import queue_changes, queue_series
+from htareport.rank.queue import queue_changes
 from htareport.rank.rank import Rank
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 
 _NS = Unit.NANOSECONDS
-_SHARES = {"p50": 0.5, "p95": 0.95}
-_MOST_POINTS = 400
-_MOST_LANES = 6
+_QUANTILES = {"p50": 0.5, "p95": 0.95}
+_MAX_POINTS = 400
+_MAX_LANES = 6
 
 
 class Lane(NamedTuple):
@@ -89,32 +89,32 @@ class QueueLength(Analysis):
     max_queue_length: Annotated[int, Range(least=1)] = 1024
 
     def map(self, rank: Rank) -> Frames:
-        rows, lanes = [], []
+        streams, lanes = [], []
         for lane in _lanes(rank):
-            statistics = series.time_weighted(lane.pooled, lane.length, tuple(_SHARES.values()))
-            full, lasting = self.full(lane), np.diff(lane.pooled)
-            empty = lasting[lane.length[:-1] == 0].sum()
-            rows.append(
+            statistics = series.time_weighted(lane.pooled, lane.length, tuple(_QUANTILES.values()))
+            full, durations = self.full(lane), np.diff(lane.pooled)
+            empty_ns = durations[lane.length[:-1] == 0].sum()
+            streams.append(
                 {
                     "device": lane.device,
                     "stream": lane.stream,
                     "mean": statistics.mean,
-                    **dict(zip(_SHARES, statistics.quantiles, strict=True)),
+                    **dict(zip(_QUANTILES, statistics.quantiles, strict=True)),
                     "max": statistics.max,
                     "full": intervals.total(full),
                     "blocked": int(intervals.covered(full, lane.call_starts, lane.call_ends).sum()),
-                    "empty_share": empty / lasting.sum() if lasting.sum() else np.nan,
+                    "empty_share": empty_ns / durations.sum() if durations.sum() else np.nan,
                 }
             )
             lanes.append(lane)
-        longest = sorted(lanes, key=lambda lane: -int(lane.length.max()))[:_MOST_LANES]
+        longest = sorted(lanes, key=lambda lane: -int(lane.length.max()))[:_MAX_LANES]
         points = pd.concat([_thinned(lane) for lane in longest], ignore_index=True)
-        return {"streams": pd.DataFrame(rows), "points": points}
+        return {"streams": pd.DataFrame(streams), "points": points}
 
     def full(self, lane: Lane) -> intervals.Intervals:
-        """Times in which a stream's queue is full."""
-        at = np.flatnonzero(lane.length[:-1] >= self.max_queue_length)
-        return intervals.union(lane.stamps[at], lane.stamps[at + 1])
+        """Return when a stream's queue is full."""
+        rows = np.flatnonzero(lane.length[:-1] >= self.max_queue_length)
+        return intervals.union(lane.stamps[rows], lane.stamps[rows + 1])
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         streams, points = frames["streams"], frames["points"]
@@ -127,7 +127,7 @@ class QueueLength(Analysis):
     def charts(self, frames: Frames) -> Iterator[Chart]:
         points = frames["points"]
         rank = int(points["rank"].iloc[0])
-        lanes = points.groupby("lane")["queue_length"].max().sort_values(ascending=False).index[:_MOST_LANES]
+        lanes = points.groupby("lane")["queue_length"].max().sort_values(ascending=False).index[:_MAX_LANES]
         yield Chart(
             "series",
             f"Queue length over time, rank {rank}",
@@ -143,42 +143,41 @@ class QueueLength(Analysis):
             caption="Largest length within each point of the line; the streams with the longest queues.",
         )
 
-    def detail(self, rank: Rank) -> pd.DataFrame:
-        return queue_series(rank)
-
 
 def _lanes(rank: Rank) -> Iterator[Lane]:
-    """The queue of each stream of a device, captures one after the other, with the calls that filled it."""
-    stamps, length, event = queue_changes(rank)
-    number, captures = (rank.device_events[name].to_numpy()[event] for name in ("lane", "capture"))
+    """Yield the queue of each stream of a device, captures one after the other, with the calls that filled it."""
+    stamps, length, event_rows = queue_changes(rank)
+    lane_numbers, captures = (rank.device_events[name].to_numpy()[event_rows] for name in ("lane", "capture"))
     events = rank.device_events.loc[rank.device_events["launch"] >= 0, ["lane", "launch"]]
     by_lane = np.argsort(events["lane"].to_numpy(), kind="stable")
     lanes, launch = events["lane"].to_numpy()[by_lane], events["launch"].to_numpy()[by_lane]
     starts, ends = rank.launches["ts"].to_numpy(), rank.launches["end"].to_numpy()
     devices, streams = (rank.device_events[name] for name in ("device", "stream"))
-    limits = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]  # Each lane's stand together.
-    for begin, end in sorted(pairwise(limits), key=lambda each: int(number[each[0]])):
-        lane = number[begin]
-        first, stop = np.searchsorted(lanes, [lane, lane + 1])
-        calls = unique_sorted(launch[first:stop])
-        device, stream = devices.iloc[event[begin]], streams.iloc[event[begin]]
-        mine = slice(begin, end)
-        pooled = without_pauses(stamps[mine], captures[mine])
-        yield Lane(device, stream, stamps[mine], pooled, length[mine], starts[calls], ends[calls])
+    # The changes of a lane are neighbours.
+    limits = [0, *(np.flatnonzero(np.diff(lane_numbers)) + 1).tolist(), len(lane_numbers)]
+    for first, last in sorted(pairwise(limits), key=lambda bounds: int(lane_numbers[bounds[0]])):
+        lane = lane_numbers[first]
+        first_launch, last_launch = np.searchsorted(lanes, [lane, lane + 1])
+        calls = unique_sorted(launch[first_launch:last_launch])
+        device, stream = devices.iloc[event_rows[first]], streams.iloc[event_rows[first]]
+        rows = slice(first, last)
+        pooled = without_pauses(stamps[rows], captures[rows])
+        yield Lane(device, stream, stamps[rows], pooled, length[rows], starts[calls], ends[calls])
 
 
 def without_pauses(stamps: NDArray[Any], captures: NDArray[Any]) -> NDArray[Any]:
-    """Stamps in order with each capture moved to the end of the one before it."""
-    between = np.where(np.diff(captures) != 0, np.diff(stamps), 0)
-    moved: NDArray[Any] = stamps - np.append(0, np.cumsum(between))
-    return moved
+    """Return stamps, which are in order, with each capture moved to the end of the one before it."""
+    pauses = np.where(np.diff(captures) != 0, np.diff(stamps), 0)
+    pooled: NDArray[Any] = stamps - np.append(0, np.cumsum(pauses))
+    return pooled
 
 
 def _thinned(lane: Lane) -> pd.DataFrame:
-    """The largest length within each of at most so many stretches of equal numbers of points."""
-    count = len(lane.stamps)
-    firsts = np.unique(np.arange(count) * min(count, at_most(_MOST_POINTS, count)) // count, return_index=True)[1]
-    largest = np.array([first + lane.length[first:stop].argmax() for first, stop in pairwise([*firsts, count])])
+    """Return the largest length within each of so many stretches of equal numbers of changes as a chart may have."""
+    num_changes = len(lane.stamps)
+    num_points = min(num_changes, at_most(_MAX_POINTS, num_changes))
+    first_rows = np.unique(np.arange(num_changes) * num_points // num_changes, return_index=True)[1]
+    largest = np.array([start + lane.length[start:end].argmax() for start, end in pairwise([*first_rows, num_changes])])
     return pd.DataFrame(
         {
             "ts": lane.stamps[largest],
