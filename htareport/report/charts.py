@@ -69,6 +69,11 @@ class Chart:
     caption: str = ""  # One sentence: what the chart shows and how it was computed.
 
 
+def stacked_rows(frame: pd.DataFrame, category: str, series: dict[str, str]) -> pd.DataFrame:
+    """Return a row per category and column of `series`, for stacked bars: category, `value` and `part`, its label."""
+    return frame.melt(category, list(series), var_name="part", value_name="value").replace({"part": series})
+
+
 def chart_of(  # noqa: PLR0913, PLR0917  what a chart is made of
     spec: TableSpec, name: str, title: str, mark: Mark, frame: pd.DataFrame, x: str, y: str, color: str | None = None,
     **fields: Any,

@@ -14,7 +14,7 @@ from htareport.rank.capability import Capability
 from htareport.rank.collective_calls import call_frames
 from htareport.rank.collective_names import shown_names
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key, stacked_rows
 
 _NS = Unit.NANOSECONDS
 _RATE = Unit.BYTES_PER_SECOND
@@ -122,13 +122,11 @@ class Collectives(Analysis):
     def charts(self, frames: Frames) -> Iterator[Chart]:
         groups = frames["groups"]
         timed = groups[groups["wait_share"].notna()].head(_MAX_BARS)
-        label = shown_names(timed)
-        long = timed.assign(label=label).melt("label", list(_SPLIT_LABELS), var_name="part", value_name="value")
         yield Chart(
             "waiting",
             "Waiting and moving bytes",
             Mark.STACKED_BAR,
-            long.replace({"part": _SPLIT_LABELS}),
+            stacked_rows(timed.assign(label=shown_names(timed)), "label", _SPLIT_LABELS),
             "label",
             "value",
             "part",

@@ -13,7 +13,7 @@ from htareport.rank.capability import Capability
 from htareport.rank.collective_names import labels_of, shown_names
 from htareport.rank.parallel_dimensions import dimensions_of
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key, stacked_rows
 from htareport.report.rank_charts import by_rank
 
 _NS = Unit.NANOSECONDS
@@ -185,13 +185,11 @@ class CommOverlap(Analysis):
             caption="Time with a communication kernel: hidden under compute, and exposed.",
         )
         top = frames["collectives"].head(12)
-        label = shown_names(top)
-        long = top.assign(label=label).melt("label", list(_SPLIT_LABELS), var_name="part", value_name="value")
         yield Chart(
             "collectives",
             "Communication by collective",
             Mark.STACKED_BAR,
-            long.replace({"part": _SPLIT_LABELS}),
+            stacked_rows(top.assign(label=shown_names(top)), "label", _SPLIT_LABELS),
             "label",
             "value",
             "part",

@@ -169,7 +169,7 @@ def _by_code(
     in_steps: NDArray[np.bool_],
     num_codes: int,
 ) -> pd.DataFrame:
-    """Return calls and times by code of the name (below `num_codes`); this takes a fraction of the memory of groupby."""
+    """Return calls and times by code of the name (below `num_codes`), in a fraction of the memory of groupby."""
     count = np.bincount(codes, minlength=num_codes)
     total, longest, self_time, step_self_time = (np.zeros(num_codes, np.int64) for _ in range(4))
     np.add.at(total, codes, durations)

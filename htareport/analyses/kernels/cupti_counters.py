@@ -1,4 +1,4 @@
-"""What the hardware counters of CUPTI's range profiler say of kernels and operators."""
+"""The analysis of CUPTI's hardware counters: operations and memory traffic of kernels and operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from htareport.rank.host_calls import launching_rows
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE, step_of
 from htareport.rank.window import ALL
-from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import cut_note
 
 FLOP_OF = {
@@ -30,8 +30,8 @@ FLOP_OF = {
 DRAM_BYTES = ("dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
 _KERNEL_LAUNCH = re.compile(r"Launch\w*Kernel")
 _CATEGORY = "cuda_profiler_range"
-_MOST_ROWS = 250
-_SHOWN = 15
+_MAX_ROWS = 250
+_MAX_BARS = 15
 _UNNAMED = {"__missing__": "(kernel whose name the profiler did not find)"}  # Kineto's word for it.
 _FLOP_HELP = "2 for each fused multiply-add, 1 for add and multiply; without tensor cores."
 _DRAM_HELP = "Bytes to and from device memory; none where they were not counted."
@@ -44,7 +44,6 @@ _MEASURES = (
     Column("intensity", "FLOP/byte", Unit.COUNT, _INTENSITY_HELP),
 )
 _SUMS = ["kernels", "flops", "dram"]
-_SIZES = ("size", "joined")  # Frames with the number of rows: of each rank, and of all together.
 
 
 class CuptiCounters(Analysis):
@@ -105,20 +104,20 @@ class CuptiCounters(Analysis):
 
     def map(self, rank: Rank) -> Frames:
         rows = counter_rows(rank)
-        every = rows.assign(kernels=1, dram=rows["dram"].fillna(0), dram_known=rows["dram"].notna())
+        measured = rows.assign(kernels=1, dram=rows["dram"].fillna(0), dram_known=rows["dram"].notna())
         sums = {**dict.fromkeys(_SUMS, "sum"), "dram_known": "max"}
-        by_top = every.groupby("top_level_op").agg(sums).reset_index(names="operator")
-        every["name"] = every["name"].replace(_UNNAMED)
-        by_kernel = every.groupby(["name", "bottom_level_op"]).agg(sums).reset_index(names=["kernel", "operator"])
-        size = {"operators": len(by_top), "kernels": len(by_kernel), "flops": float(every["flops"].sum())}
+        by_top = measured.groupby("top_level_op").agg(sums).reset_index(names="operator")
+        measured["name"] = measured["name"].replace(_UNNAMED)
+        by_kernel = measured.groupby(["name", "bottom_level_op"]).agg(sums).reset_index(names=["kernel", "operator"])
+        size = {"operators": len(by_top), "kernels": len(by_kernel), "flops": float(measured["flops"].sum())}
         size |= {"ranges": len(rows), "launches": rows.attrs["launches"], "joined": rows.attrs["joined"]}
         values = rows[rows.attrs["counters"]]
         counters = pd.DataFrame(
             {"counter": values.columns, "kernels": values.count(), "sum": values.sum(), "max": values.max()}
         )
         return {
-            "operators": by_top.nlargest(at_most(_MOST_ROWS, len(by_top)), "flops"),
-            "kernels": by_kernel.nlargest(at_most(_MOST_ROWS, len(by_kernel)), "flops"),
+            "operators": by_top.nlargest(at_most(_MAX_ROWS, len(by_top)), "flops"),
+            "kernels": by_kernel.nlargest(at_most(_MAX_ROWS, len(by_kernel)), "flops"),
             "counters": counters.reset_index(drop=True).astype({"sum": "float64", "max": "float64"}),
             "size": pd.DataFrame([size]),
         }
@@ -127,12 +126,12 @@ class CuptiCounters(Analysis):
         del job
         groups, size = frames["counters"].groupby("counter"), frames["size"]
         counters = groups.agg(kernels=("kernels", "sum"), sum=("sum", "sum"), max=("max", "max")).reset_index()
-        every = float(size["flops"].sum())
-        operators = _measured(frames["operators"], ["operator"], every)
-        kernels = _measured(frames["kernels"], ["kernel", "operator"], every)
+        total_flops = float(size["flops"].sum())
+        operators = _measured(frames["operators"], ["operator"], total_flops)
+        kernels = _measured(frames["kernels"], ["kernel", "operator"], total_flops)
         return {
-            "operators": operators.head(_MOST_ROWS),
-            "kernels": kernels.head(_MOST_ROWS),
+            "operators": operators.head(_MAX_ROWS),
+            "kernels": kernels.head(_MAX_ROWS),
             "counters": counters.assign(mean=counters["sum"] / counters["kernels"]),
             "size": size,
             "joined": pd.DataFrame([{"operators": len(operators), "kernels": len(kernels)}]),
@@ -141,17 +140,15 @@ class CuptiCounters(Analysis):
     def charts(self, frames: Frames) -> Iterator[Chart]:
         joined = bool(frames["size"]["joined"].any())
         table, label = (frames["operators"], "operator") if joined else (frames["kernels"], "kernel")
-        top = table[table["flops"] > 0].drop_duplicates(label).head(_SHOWN)
-        yield Chart(
+        top = table[table["flops"] > 0].drop_duplicates(label).head(_MAX_BARS)
+        yield chart_of(
+            self.tables[0] if joined else self.tables[1],
             "flop",
             f"Floating-point operations by {'top-level operator' if joined else 'kernel'}",
             Mark.BAR,
             top,
             "flops",
             label,
-            x_label="operations",
-            x_unit=Unit.FLOP,
-            y_unit=Unit.NAME,
             caption="From the SASS counters, all ranks together; tensor cores are not among them.",
         )
 
@@ -165,16 +162,13 @@ class CuptiCounters(Analysis):
                 )
         if not frames["size"]["flops"].any() and len(frames["operators"]):
             yield "No counter of floating-point instructions was recorded; the counters themselves stand below."
-        for table, said in (("operators", "by top-level operator"), ("kernels", "by kernel and operator")):
-            each, joined = (cut_note(said, frames[name][table], _MOST_ROWS, "of most operations") for name in _SIZES)
-            yield from each or joined
-
-    def detail(self, rank: Rank) -> pd.DataFrame:
-        return counter_rows(rank)
+        for table, title in (("operators", "by top-level operator"), ("kernels", "by kernel and operator")):
+            size, joined_size = (frames[name][table] for name in ("size", "joined"))
+            yield from cut_note(title, size, _MAX_ROWS, "of most operations", joined_size)
 
 
 def counter_rows(rank: Rank) -> pd.DataFrame:
-    """One row per range of the profiler, in order of time, with the operators around its launch.
+    """Return a row per range of the profiler, in order of time, with the operators around its launch.
 
     Columns: name, ts, dur (ns), call, correlation, op_stack (names of the operators, outermost first), top_level_op,
     bottom_level_op (empty where not known), flops, dram (bytes), intensity (nan where not counted), then the counters.
@@ -187,8 +181,9 @@ def counter_rows(rank: Rank) -> pd.DataFrame:
     launch, launches = _launches_of(rank, ranges, correlation)
     stacks = _op_stacks(rank, launch)
     flops = sum((values[name].fillna(0) * flop for name, flop in FLOP_OF.items() if name in values), start=0.0)
-    there = [name for name in DRAM_BYTES if name in values]
-    dram = values[there[:1] if there[:1] == [DRAM_BYTES[0]] else there].sum(axis=1, min_count=1)
+    dram_counters = [name for name in DRAM_BYTES if name in values]
+    has_sum = dram_counters[:1] == [DRAM_BYTES[0]]
+    dram = values[dram_counters[:1] if has_sum else dram_counters].sum(axis=1, min_count=1)
     rows = pd.DataFrame(
         {
             "name": ranges["name"].astype(object),
@@ -202,7 +197,7 @@ def counter_rows(rank: Rank) -> pd.DataFrame:
             "top_level_op": [stack[0] if stack else "" for stack in stacks],
             "bottom_level_op": [stack[-1] if stack else "" for stack in stacks],
             "flops": flops,
-            "dram": dram if there else np.nan,
+            "dram": dram if dram_counters else np.nan,
         }
     )
     rows["intensity"] = rows["flops"] / rows["dram"].where(rows["dram"] > 0)
@@ -215,7 +210,7 @@ def counter_rows(rank: Rank) -> pd.DataFrame:
 
 
 def _numbers(strings: list[str], code: int) -> dict[str, Any]:
-    """The numbers among a row's arguments."""
+    """Return the numbers among a row's arguments."""
     try:
         args = orjson.loads(strings[code]) if code >= 0 else {}
     except orjson.JSONDecodeError:
@@ -225,45 +220,48 @@ def _numbers(strings: list[str], code: int) -> dict[str, Any]:
 
 
 def _launches_of(rank: Rank, ranges: pd.DataFrame, correlation: pd.Series | None) -> tuple[np.ndarray[Any, Any], int]:
-    """Row of each range's launch (-1 unknown), and how many kernels were launched."""
+    """Return the row of each range's launch (-1 unknown), and how many kernels were launched."""
     calls = rank.launches[["name", "correlation", "capture"]]
     kernel_calls = {name for name in calls["name"].unique() if _KERNEL_LAUNCH.search(name)}
     calls = calls[calls["name"].isin(kernel_calls)]
     launches = np.full(len(ranges), -1, np.int64)
     if correlation is not None and (correlation > 0).all():
-        first = calls.reset_index(names="at").drop_duplicates(["capture", "correlation"])
-        wanted = pd.DataFrame({"capture": ranges["capture"], "correlation": correlation.astype("int64")})
-        at = wanted.merge(first, how="left", on=["capture", "correlation"])["at"]
-        return at.fillna(-1).to_numpy(np.int64), len(calls)
+        first_calls = calls.reset_index(names="row").drop_duplicates(["capture", "correlation"])
+        keys = pd.DataFrame({"capture": ranges["capture"], "correlation": correlation.astype("int64")})
+        rows = keys.merge(first_calls, how="left", on=["capture", "correlation"])["row"]
+        return rows.fillna(-1).to_numpy(np.int64), len(calls)
     for capture in ranges["capture"].unique():
-        mine, there = (ranges["capture"] == capture).to_numpy(), calls.index[calls["capture"] == capture].to_numpy()
-        if mine.sum() == len(there):
-            launches[mine] = there
+        in_capture = (ranges["capture"] == capture).to_numpy()
+        call_rows = calls.index[calls["capture"] == capture].to_numpy()
+        if in_capture.sum() == len(call_rows):
+            launches[in_capture] = call_rows
     return launches, len(calls)
 
 
 def _op_stacks(rank: Rank, launch: np.ndarray[Any, Any]) -> list[list[str]]:
-    """Names of the operators around each launch, outermost first."""
+    """Return the names of the operators around each launch, outermost first."""
     if not (launch >= 0).any():
         return [[] for _ in launch]
     host = rank.host
     calls = launching_rows(host, np.maximum(launch, 0))
     parent, names = host["parent"], host["name"]
     is_operator = host.of_level("operator")
-    known: dict[int, list[str]] = {-1: []}
+    stacks: dict[int, list[str]] = {-1: []}
 
     def stack(row: int) -> list[str]:
-        above = []
-        while row not in known:
-            above.append(row)
+        ancestors = []
+        while row not in stacks:
+            ancestors.append(row)
             row = int(parent[row])
-        for each in reversed(above):
-            known[each] = [*known[row], rank.loaded.strings[names[each]]] if is_operator[each] else known[row]
-            row = each
-        return known[row]
+        for ancestor in reversed(ancestors):
+            stacks[ancestor] = stacks[row]
+            if is_operator[ancestor]:
+                stacks[ancestor] = [*stacks[row], rank.loaded.strings[names[ancestor]]]
+            row = ancestor
+        return stacks[row]
 
-    known_calls = np.where((launch >= 0) & (calls >= 0), parent[calls], -1)
-    return [stack(row) for row in known_calls.tolist()]
+    caller_rows = np.where((launch >= 0) & (calls >= 0), parent[calls], -1)
+    return [stack(row) for row in caller_rows.tolist()]
 
 
 def _measured(frame: pd.DataFrame, keys: list[str], flops: float) -> pd.DataFrame:

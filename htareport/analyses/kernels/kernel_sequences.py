@@ -1,4 +1,4 @@
-"""Which kernels come after each other again and again, and what fusing or graphing them could gain."""
+"""The analysis of repeated kernel sequences, which one fused kernel or a CUDA graph could replace."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.operator_sequences import under_operators
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key, stacked_rows
 from htareport.report.rank_charts import cut_note
 
 _NS = Unit.NANOSECONDS
-_MOST = {"streams": 30, "operators": 80}  # Rows that a rank sends of each.
-_MOST_ROWS = 200
-_LOOKED_AT = 1000  # Repeated runs, the most worth first, among which those about other places are chosen.
-_SHOWN = 12
-_GAPS = "Time between the kernels in which their stream runs nothing, summed."
-_PARTS = {"device": "kernels", "idle": "device idle in between", "hidden": "other streams run in between"}
+_MAX_SENT = {"streams": 30, "operators": 80}  # Rows that a rank sends of each.
+_MAX_ROWS = 200
+_MAX_CANDIDATES = 1000  # Repeated runs, of most idle time, of which those that overlap a longer one are left out.
+_MAX_BARS = 12
+_GAPS_HELP = "Time between the kernels in which their stream runs nothing, summed."
+_TIME_LABELS = {"device": "kernels", "idle": "device idle in between", "hidden": "other streams run in between"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class KernelSequences(Analysis):
                     "Time between the kernels in which nothing runs on the device, summed: what could be gained.",
                     better=Better.LOWER,
                 ),
-                Column("gaps", "Gaps", _NS, _GAPS, better=Better.LOWER),
+                Column("gaps", "Gaps", _NS, _GAPS_HELP, better=Better.LOWER),
                 Column("device", "Device time", _NS, "Sum of the durations of its kernels.", better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Device time of one occurrence."),
                 Column("share", "Share", Unit.RATIO, "Device time as a share of that of all device events."),
@@ -127,118 +127,109 @@ class KernelSequences(Analysis):
             raise UsageError(f"{self.name}.longest: {self.longest} is less than {self.name}.shortest, {self.shortest}")
 
     def map(self, rank: Rank) -> Frames:
-        most = _MOST["operators"] + 1  # One more than is ever sent, to know whether there are more.
-        found = {"operators": under_operators(rank, self.shortest, self.longest, most)}
-        found["streams"] = self._on_streams(rank)
-        rows = {name: frame.head(at_most(_MOST[name], len(frame))) for name, frame in found.items()}
-        size = {name: len(frame) for name, frame in found.items()}
+        max_rows = _MAX_SENT["operators"] + 1  # One more than is ever sent, to know whether there are more.
+        sequences = {"operators": under_operators(rank, self.shortest, self.longest, max_rows)}
+        sequences["streams"] = self._on_streams(rank)
+        rows = {name: frame.head(at_most(_MAX_SENT[name], len(frame))) for name, frame in sequences.items()}
+        size = {name: len(frame) for name, frame in sequences.items()}
         return rows | {
             "names": kernel_launches.names_frame(rank, [text for frame in rows.values() for text in frame["sequence"]]),
             "size": pd.DataFrame([{"device": int(rank.device_events["dur"].sum()), **size}]),
         }
 
     def _on_streams(self, rank: Rank) -> pd.DataFrame:
-        """Runs on streams that come again, of most idle time; here too one more than is sent."""
+        """Return repeated runs on streams, of most idle time: one more than is sent."""
         operators = kernel_launches.operator_rows(rank)
         events, gaps, idle, stretches = kernel_launches.lanes(rank, self.pause)
         codes, durations = events["name"].cat.codes.to_numpy(), events["dur"].to_numpy()
-        found = repeats(codes, stretches, shortest=self.shortest, longest=self.longest, fewest=self.fewest)
-        limits = np.searchsorted(found.run, np.arange(len(found.lengths) + 1))
-        last = found.starts + found.lengths[found.run]
-        within = {
-            "idle": _before(idle)[last - 1] - _before(idle)[found.starts],
-            "gaps": _before(gaps)[last - 1] - _before(gaps)[found.starts],
-            "device": _before(durations)[last] - _before(durations)[found.starts],
+        runs = repeats(codes, stretches, shortest=self.shortest, longest=self.longest, fewest=self.fewest)
+        run_limits = np.searchsorted(runs.run, np.arange(len(runs.lengths) + 1))
+        ends = runs.starts + runs.lengths[runs.run]
+        sums = {
+            "idle": _sums_before(idle)[ends - 1] - _sums_before(idle)[runs.starts],
+            "gaps": _sums_before(gaps)[ends - 1] - _sums_before(gaps)[runs.starts],
+            "device": _sums_before(durations)[ends] - _sums_before(durations)[runs.starts],
         }
-        table = pd.DataFrame({"length": found.lengths, "count": np.diff(limits)})
-        for name, values in within.items():
-            table[name] = kernel_launches.summed(found.run, values, len(table))
-        order = table.sort_values(["idle", "device", "length"], ascending=False, kind="stable").index[:_LOOKED_AT]
-        chosen = leading(found, order.to_numpy(), len(events), _MOST["streams"] + 1)
-        table = table.iloc[chosen].reset_index(drop=True)
-        example = found.starts[limits[chosen]]
-        names = kernel_launches.packed(codes[a : a + n] for a, n in zip(example, table["length"], strict=True))
-        first = events.iloc[example]
-        operator = kernel_launches.names_or_none(rank, operators[first.index.to_numpy()])
+        table = pd.DataFrame({"length": runs.lengths, "count": np.diff(run_limits)})
+        for name, times in sums.items():
+            table[name] = kernel_launches.summed(runs.run, times, len(table))
+        order = table.sort_values(["idle", "device", "length"], ascending=False, kind="stable").index[:_MAX_CANDIDATES]
+        leading_runs = leading(runs, order.to_numpy(), len(events), _MAX_SENT["streams"] + 1)
+        table = table.iloc[leading_runs].reset_index(drop=True)
+        example_starts = runs.starts[run_limits[leading_runs]]
+        examples = zip(example_starts, table["length"], strict=True)
+        names = kernel_launches.packed(codes[start : start + length] for start, length in examples)
+        first_events = events.iloc[example_starts]
+        operator = kernel_launches.names_or_none(rank, operators[first_events.index.to_numpy()])
         return table.assign(
             sequence=pd.Series(names, dtype=object),
             operator=pd.Series(operator, dtype=object),
-            stream=first["stream"].to_numpy(),
-            step=first["step"].where(first["step"] >= 0).to_numpy("float64"),
-            start=first["ts"].to_numpy(),
+            stream=first_events["stream"].to_numpy(),
+            step=first_events["step"].where(first_events["step"] >= 0).to_numpy("float64"),
+            start=first_events["ts"].to_numpy(),
         )
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         total = max(float(frames["size"]["device"].sum()), 1)
-        rows = frames["streams"].assign(sequence=kernel_launches.unpacked(frames["streams"], frames["names"]))
-        rows = rows.sort_values(["start", "rank"], kind="stable")
+        stream_rows = frames["streams"].assign(sequence=kernel_launches.unpacked(frames["streams"], frames["names"]))
+        stream_rows = stream_rows.sort_values(["start", "rank"], kind="stable")
         example = ["length", "operator", "rank", "stream", "step", "start"]
-        streams = rows.drop_duplicates("sequence")[["sequence", *example]]
-        sums = rows.groupby("sequence")[["count", "idle", "gaps", "device"]].sum().reset_index()
+        streams = stream_rows.drop_duplicates("sequence")[["sequence", *example]]
+        sums = stream_rows.groupby("sequence")[["count", "idle", "gaps", "device"]].sum().reset_index()
         streams = streams.merge(sums, on="sequence")
         streams["mean"], streams["share"] = streams["device"] / streams["count"], streams["device"] / total
         streams["start"] -= job.zero_ns
-        under = frames["operators"].assign(sequence=kernel_launches.unpacked(frames["operators"], frames["names"]))
-        operators = (
-            under.groupby(["operator", "shapes", "sequence"])
-            .agg(
-                length=("length", "first"),
-                count=("count", "sum"),
-                device=("device", "sum"),
-                gaps=("gaps", "sum"),
-                host=("host", "sum"),
-            )
-            .reset_index()
-        )
+        sequence = kernel_launches.unpacked(frames["operators"], frames["names"])
+        groups = frames["operators"].assign(sequence=sequence).groupby(["operator", "shapes", "sequence"])
+        operators = groups[["count", "device", "gaps", "host"]].sum()
+        operators = operators.assign(length=groups["length"].first()).reset_index()
         operators["mean"] = operators["device"] / operators["count"]
         return {
-            "streams": _ordered(streams, ["idle", "device"], ["sequence"]).head(_MOST_ROWS),
-            "operators": _ordered(operators, ["device"], ["operator", "shapes", "sequence"]).head(_MOST_ROWS),
+            "streams": _ordered(streams, ["idle", "device"], ["sequence"]).head(_MAX_ROWS),
+            "operators": _ordered(operators, ["device"], ["operator", "shapes", "sequence"]).head(_MAX_ROWS),
             "size": frames["size"],
             "joined": pd.DataFrame([{"streams": len(streams), "operators": len(operators)}]),
         }
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        for name, which in (("streams", "of most idle time"), ("operators", "of most device time")):
+        for name, order in (("streams", "of most idle time"), ("operators", "of most device time")):
             words = f"{'on' if name == 'streams' else 'under'} {name}"
-            each = cut_note(words, frames["size"][name], _MOST[name], which)
-            yield from each or cut_note(words, frames["joined"][name], _MOST_ROWS, which)
+            notes = cut_note(words, frames["size"][name], _MAX_SENT[name], order)
+            yield from notes or cut_note(words, frames["joined"][name], _MAX_ROWS, order)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        streams = frames["streams"].head(_SHOWN)
+        streams = frames["streams"].head(_MAX_BARS)
         if len(streams):
             rows = streams.assign(hidden=streams["gaps"] - streams["idle"])
-            long = rows.melt("sequence", list(_PARTS), var_name="part", value_name="value").replace({"part": _PARTS})
-            yield Chart(
+            yield chart_of(
+                self.tables[0],
                 "streams",
                 "Repeated sequences on streams",
                 Mark.STACKED_BAR,
-                long,
+                stacked_rows(rows, "sequence", _TIME_LABELS),
                 "sequence",
                 "value",
                 "part",
                 x_label="sequence",
-                x_unit=Unit.NAME,
                 caption="All occurrences on all ranks; those with most idle time between their kernels first.",
             )
-        operators = frames["operators"].head(_SHOWN)
+        operators = frames["operators"].head(_MAX_BARS)
         if len(operators):
-            yield Chart(
+            yield chart_of(
+                self.tables[1],
                 "operators",
                 "Sequences under operators",
                 Mark.BAR,
-                operators.assign(label=_distinct(operators)),
+                operators.assign(label=_labels(operators)),
                 "count",
                 "label",
-                x_label="calls",
-                x_unit=Unit.COUNT,
                 y_unit=Unit.NAME,
                 caption="Calls of the operators whose sequences of kernels take most device time, that one first.",
             )
 
 
-def _before(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sum of what stands before each place, and of all."""
+def _sums_before(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sum of the values before each, and of all."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
 
 
@@ -247,9 +238,9 @@ def _ordered(frame: pd.DataFrame, by: list[str], then: list[str]) -> pd.DataFram
     return frame.sort_values([*by, *then], ascending=ascending, ignore_index=True)
 
 
-def _distinct(rows: pd.DataFrame) -> pd.Series[Any]:
-    """A label for each row: the operator, its input shapes where they differ, and a number where it is not alone."""
-    differ = (rows.groupby("operator")["shapes"].transform("nunique") > 1) & (rows["shapes"] != "")
-    named = rows["operator"] + np.where(differ, " (" + rows["shapes"] + ")", "")
-    again, several = named.groupby(named).cumcount() + 1, named.groupby(named).transform("size") > 1
-    return named + np.where(several, " #" + again.astype(str), "")
+def _labels(rows: pd.DataFrame) -> pd.Series[Any]:
+    """Return a label per row: the operator, its input shapes where they differ, and a number where it repeats."""
+    has_shapes = (rows.groupby("operator")["shapes"].transform("nunique") > 1) & (rows["shapes"] != "")
+    named = rows["operator"] + np.where(has_shapes, " (" + rows["shapes"] + ")", "")
+    number, is_repeated = named.groupby(named).cumcount() + 1, named.groupby(named).transform("size") > 1
+    return named + np.where(is_repeated, " #" + number.astype(str), "")
