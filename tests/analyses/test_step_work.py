@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 
 from htareport.analyses.host.operators import Operators
-from htareport.analyses.kernels.step_work import REST, StepWork
+from htareport.analyses.kernels.step_work import SMALL_KERNELS, StepWork
 from htareport.analyses.time.idle_time import IdleTime
 from htareport.report import Status
 from htareport.run.runner import analyze
@@ -108,7 +108,7 @@ def test_the_many_small_ones_are_one_row(run):
         made.kernel(f"k{number:04}", 20 * number, 10 if number < 1_999 else 1)
     rows = run(StepWork(), made).table("kernels").set_index("kernel")
     assert len(rows) == 2_001
-    assert rows.loc[REST, ["count", "time"]].tolist() == [5, 5_000]
+    assert rows.loc[SMALL_KERNELS, ["count", "time"]].tolist() == [5, 5_000]
 
 
 def test_operators_per_step(run):

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from compare.reports import run, steps_of
 
-from htareport.analyses.kernels.step_work import REST
+from htareport.analyses.kernels.step_work import SMALL_KERNELS
 from htareport.cli import main
 from htareport.compare import compare, judged, sections
 from htareport.compare.gates import parse
@@ -70,7 +70,7 @@ def test_work_of_runs_of_which_one_has_no_steps(runs):
 
 
 def test_the_row_of_small_kernels_is_named_as_the_analysis_does():
-    assert sections._REST == REST
+    assert sections._REST == SMALL_KERNELS
 
 
 def _edited(report, *path, value):

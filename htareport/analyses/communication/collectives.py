@@ -136,13 +136,12 @@ class Collectives(Analysis):
         )
         sizes = frames["sizes"][frames["sizes"]["size"] >= _MIN_SIZE]
         if sizes["size"].nunique() >= _MIN_NUM_SIZES:
-            label = shown_names(sizes)
             yield chart_of(
                 self.tables[1],
                 "bandwidth",
                 "Bus bandwidth by message size",
                 Mark.SCATTER,
-                sizes.assign(label=label).dropna(subset="bus"),
+                sizes.assign(label=shown_names(sizes)).dropna(subset="bus"),
                 "size",
                 "bus",
                 "label",

@@ -1,4 +1,4 @@
-"""How near operators come to what their device can do at most."""
+"""The analysis of compute efficiency: FLOPs, MFU, and how near operators come to the roof of their device."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from htareport.rank.device_peaks import Precision
 from htareport.rank.operator_work import NONE, Modelled, limits_of, model_of, modelled
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import cut_note
 
 _NS = Unit.NANOSECONDS
-_MOST_ROWS = 250
-_SHOWN = 12
-_COUNTED = 0.5  # Of kernel time: with less, an overall number says little.
+_MAX_ROWS = 250
+_MAX_BARS = 12
+_MIN_COUNTED = 0.5  # Share of kernel time that MFU counts; with less, an overall number says little.
 _PER_SECOND = 1e9
 _KEYS = ["name", "shapes", "precision", "device"]
 _SUMS = ["calls", "time", "flops", "bytes", "roof", "by_compute", "by_memory"]
@@ -110,9 +110,9 @@ class ComputeEfficiency(Analysis):
     )
 
     def map(self, rank: Rank) -> Frames:
-        found = modelled(rank)
-        operators = _operators(rank, found)
-        steps = _by_step(rank, found)
+        operator_work = modelled(rank)
+        operators = _operators(rank, operator_work)
+        steps = _by_step(rank, operator_work)
         inside = steps[steps["step"] != OUTSIDE] if len(rank.steps) else steps
         groups = inside.groupby("device", sort=True)[["flops", "peak", "counted", "known", "kernels"]]
         ranks = groups.sum(min_count=1).reset_index()
@@ -121,15 +121,12 @@ class ComputeEfficiency(Analysis):
         ranks["window"] = np.array([sum(lengths[device].values()) for device in ranks["device"]], np.int64)
         ranks["has_limits"] = [limit is not None for limit in limits_of(rank, ranks["device"]).values()]
         steps = inside if len(rank.steps) else inside.iloc[:0]
-        steps = steps.assign(
-            window=np.array(
-                [lengths[d].get(s, 0) for d, s in zip(steps["device"], steps["step"], strict=True)], np.int64
-            )
-        )
+        windows = [lengths[device].get(step, 0) for device, step in zip(steps["device"], steps["step"], strict=True)]
+        steps = steps.assign(window=np.array(windows, np.int64))
         return {
-            "operators": operators.head(at_most(_MOST_ROWS, len(operators))),
+            "operators": operators.head(at_most(_MAX_ROWS, len(operators))),
             "ranks": ranks,
-            "steps": steps.head(at_most(_MOST_ROWS, len(steps))),
+            "steps": steps.head(at_most(_MAX_ROWS, len(steps))),
             "size": pd.DataFrame([{"operators": len(operators), "steps": len(steps)}]),
         }
 
@@ -146,7 +143,7 @@ class ComputeEfficiency(Analysis):
         table = table.sort_values(["time", *_KEYS], ascending=[False, *(True for _ in _KEYS)], ignore_index=True)
         joined = pd.DataFrame([{"operators": len(table)}])
         return {
-            "operators": table.head(_MOST_ROWS).astype({"calls": "int64", "time": "int64"}),
+            "operators": table.head(_MAX_ROWS).astype({"calls": "int64", "time": "int64"}),
             "ranks": _shares(frames["ranks"]),
             "steps": _shares(frames["steps"]),
             "size": frames["size"],
@@ -156,7 +153,7 @@ class ComputeEfficiency(Analysis):
     def facts(self, frames: Frames) -> Iterator[Fact]:
         ranks = frames["ranks"]
         counted = (ranks["counted"] * ranks["kernels"]).sum() / max(ranks["kernels"].sum(), 1)
-        if ranks["mfu"].notna().any() and counted >= _COUNTED:
+        if ranks["mfu"].notna().any() and counted >= _MIN_COUNTED:
             value = (ranks["mfu"] * ranks["window"]).sum() / ranks["window"].sum()
             yield Fact(
                 "mfu",
@@ -170,10 +167,11 @@ class ComputeEfficiency(Analysis):
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         table = frames["operators"]
-        top = table[table["roof"].notna()].head(_SHOWN)
-        labels = [f"{n} {s}" for n, s in zip(top["name"], top["shapes"], strict=True)]
+        top = table[table["roof"].notna()].head(_MAX_BARS)
+        labels = [f"{name} {shapes}" for name, shapes in zip(top["name"], top["shapes"], strict=True)]
         top = top.assign(label=labels).drop_duplicates("label")
-        yield Chart(
+        yield chart_of(
+            self.tables[0],
             "roof",
             "How near the costliest operators come to the roof",
             Mark.BAR,
@@ -182,7 +180,6 @@ class ComputeEfficiency(Analysis):
             "label",
             "bound",
             x_label="time at the device's limit / device time",
-            x_unit=Unit.RATIO,
             y_unit=Unit.NAME,
             caption="Most device time first; the colour says which limit is the nearer one.",
         )
@@ -191,54 +188,50 @@ class ComputeEfficiency(Analysis):
         ranks = frames["ranks"]
         unknown = sorted(set(ranks.loc[~ranks["has_limits"].astype(bool), "model"]))
         if unknown:
-            named = ", ".join(name or "a device without a name" for name in unknown[:3])
-            yield f"The limits of {named} are not known here, so there is neither a roof nor an MFU."
-        sizes = (frames["size"]["operators"], frames["joined"]["operators"])
-        each, joined = (cut_note("by operator and shape", size, _MOST_ROWS, "of most device time") for size in sizes)
-        yield from each or joined
-        yield from cut_note("by step", frames["size"]["steps"], _MOST_ROWS, "that come first")
+            models = ", ".join(model or "a device without a name" for model in unknown[:3])
+            yield f"The limits of {models} are not known here, so there is neither a roof nor an MFU."
+        size, joined = (frames[name]["operators"] for name in ("size", "joined"))
+        yield from cut_note("by operator and shape", size, _MAX_ROWS, "of most device time", joined)
+        yield from cut_note("by step", frames["size"]["steps"], _MAX_ROWS, "that come first")
 
 
-def _operators(rank: Rank, found: Modelled) -> pd.DataFrame:
-    """Sums by signature, arithmetic and device; nan where not known."""
-    calls, order = found.calls, list(Precision)
-    known = calls.assign(calls=1, flops=found.works("flops"), bytes=found.works("bytes"), roof=found.roof)
-    groups = known.groupby(["signature", "precision", "device"], sort=True)
+def _operators(rank: Rank, operator_work: Modelled) -> pd.DataFrame:
+    """Return sums by signature, arithmetic and device; nan where not known."""
+    precisions = list(Precision)
+    calls = operator_work.calls.assign(
+        calls=1, flops=operator_work.works("flops"), bytes=operator_work.works("bytes"), roof=operator_work.roof
+    )
+    groups = calls.groupby(["signature", "precision", "device"], sort=True)
     table = groups[_SUMS].sum(min_count=1).reset_index()
-    signatures = [found.signatures[number] for number in table["signature"].tolist()]
+    signatures = [operator_work.signatures[number] for number in table["signature"].tolist()]
     table["name"] = pd.Series([signature.name for signature in signatures], dtype=object)
     table["shapes"] = pd.Series([signature.shapes for signature in signatures], dtype=object)
-    places = table["precision"].tolist()
-    table["precision"] = pd.Series([str(order[each]) if each != NONE else "" for each in places], dtype=object)
+    names = [str(precisions[code]) if code != NONE else "" for code in table["precision"].tolist()]
+    table["precision"] = pd.Series(names, dtype=object)
     models = [model_of(rank, device) for device in table["device"].tolist()]
     table["device"] = pd.Series(models, dtype=object)
     table = table.groupby(_KEYS, sort=False)[_SUMS].sum(min_count=1).reset_index()
     return table.sort_values(["time", "name", "shapes"], ascending=[False, True, True], ignore_index=True)
 
 
-def _by_step(rank: Rank, found: Modelled) -> pd.DataFrame:
-    """By device and step (-1 outside): operations, their time at peak, and kernel time in all, counted and known."""
-    events, calls = rank.device_events, found.calls
-    compute = events[(events["kind"] == "compute").to_numpy()]
-    owner = found.owner[(events["kind"] == "compute").to_numpy()]
-    counted, known = found.calls["by_compute"].notna().to_numpy(), ~np.isnan(found.works("flops"))
-    time, of_call = compute["dur"].to_numpy(), np.maximum(owner, 0)
-    is_counted, is_known = ((owner != NONE) & flags[of_call] for flags in (counted, known)) if len(calls) else (
-        np.zeros(len(compute), np.bool_) for _ in range(2)
-    )  # fmt: skip
-    kernels = pd.DataFrame(
-        {"device": compute["device"].to_numpy(), "step": compute["step"].to_numpy(), "kernels": time}
-    )
-    kernels["counted"], kernels["known"] = np.where(is_counted, time, 0), np.where(is_known, time, 0)
-    done = calls[["device", "step"]].assign(flops=found.works("flops"), peak=calls["by_compute"])
+def _by_step(rank: Rank, operator_work: Modelled) -> pd.DataFrame:
+    """Return by device and step (-1 outside): operations, their time at peak, kernel time: all, counted and known."""
+    is_compute, calls = (rank.device_events["kind"] == "compute").to_numpy(), operator_work.calls
+    compute, owner = rank.device_events[is_compute], operator_work.owner[is_compute]
     keys = ["device", "step"]
+    kernels = compute[keys].assign(kernels=compute["dur"], counted=0, known=0)
+    for name, flags in (("counted", calls["by_compute"].notna()), ("known", ~np.isnan(operator_work.works("flops")))):
+        if len(calls):
+            has_flag = (owner != NONE) & np.asarray(flags)[np.maximum(owner, 0)]
+            kernels[name] = np.where(has_flag, compute["dur"], 0)
     sums = kernels.groupby(keys)[["kernels", "counted", "known"]].sum()
-    work = done.groupby(keys)[["flops", "peak"]].sum(min_count=1)
+    work = calls[keys].assign(flops=operator_work.works("flops"), peak=calls["by_compute"])
+    work = work.groupby(keys)[["flops", "peak"]].sum(min_count=1)
     return sums.join(work, how="left").reset_index()
 
 
 def _windows(rank: Rank) -> dict[object, dict[int, int]]:
-    """Length of each step by device; without steps what was recorded, by capture."""
+    """Return the length (ns) of each step by device; without steps of what was recorded, by capture."""
     if len(rank.steps):
         lengths = (rank.steps["end"] - rank.steps["start"]).tolist()
         steps = dict(zip(rank.steps["number"].tolist(), lengths, strict=True))
@@ -254,7 +247,7 @@ def _windows(rank: Rank) -> dict[object, dict[int, int]]:
 
 
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Sums of time as shares."""
+    """Return the table with sums of time as shares."""
     table = concat([table])
     kernels = table["kernels"].where(table["kernels"] > 0)
     table["mfu"] = (table["peak"] / table["window"].where(table["window"] > 0)).astype("float64")

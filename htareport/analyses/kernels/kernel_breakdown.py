@@ -1,4 +1,4 @@
-"""Which kernels take the devices' time."""
+"""The analysis of kernels: total time and statistics by name, and which classes run at the same time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP, REST, STATISTICS
 from htareport.rank.rank import Rank
-from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, chart_of, key
 
 _NS = Unit.NANOSECONDS
 _TYPES = ("COMPUTATION", "COMMUNICATION", "MEMORY")  # As HTA calls the classes.
-_MOST_ROWS = 2_000
-_SHOWN = 15
-_POOLED = "(kernels of small sums)"
+_MAX_ROWS = 2_000
+_MAX_BARS = 15
+_POOLED_NAME = "(kernels of small sums)"
+_QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,10 @@ class KernelBreakdown(Analysis):
 
     def map(self, rank: Rank) -> Frames:
         kernels = kernel_stats.by_name(rank)
-        named = kernels.iloc[: at_most(kernel_stats.MOST_NAMES, len(kernels))]
+        largest = kernels.iloc[: at_most(kernel_stats.MOST_NAMES, len(kernels))]
         return {
             "kernels": kernel_stats.lumped(kernels),
-            "histogram": kernel_stats.histogram(rank, named),
+            "histogram": kernel_stats.histogram(rank, largest),
             "types": exclusive_times(rank),
         }
 
@@ -115,7 +116,7 @@ class KernelBreakdown(Analysis):
             kernels = by_rank.drop(columns="rank")
         else:
             kernels = kernel_stats.merged(by_rank, ["name", "kind"])
-            kernels = kernel_stats.with_quantiles(kernels, histogram, {"p50": 0.5, "p95": 0.95})
+            kernels = kernel_stats.with_quantiles(kernels, histogram, _QUANTILES)
         kernels = kernels.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
         kernels["share"] = kernels["sum"] / max(float(kernels["sum"].sum()), 1)
         in_top = kernel_stats.top_names(kernels, self.num_kernels, self.duration_ratio)
@@ -123,39 +124,33 @@ class KernelBreakdown(Analysis):
         types = frames["types"].groupby("type", sort=False)["time"].sum().reset_index()
         types = types[types["time"] > 0].sort_values("time", ascending=False, ignore_index=True)
         types = types.replace({"type": dict(zip(_TYPES, KIND_LABELS.values(), strict=True))}, regex=True)
-        pooled = kernel_stats.label(_POOLED, kernels["name"])
+        pooled, has_pooled = kernel_stats.label(_POOLED_NAME, kernels["name"]), (kernels["name"] == REST).any()
         return {
-            "kernels": kernels.head(_MOST_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
+            "kernels": kernels.head(_MAX_ROWS).replace({"name": {REST: pooled}, "kind": KIND_LABELS}),
             "types": types.assign(share=types["time"] / max(float(types["time"].sum()), 1)),
             "top": self.top(kernels, in_top, histogram).replace({"kind": KIND_LABELS}),
             "by_rank": top_of_rank.replace({"kind": KIND_LABELS}),
-            "size": pd.DataFrame(
-                [
-                    {
-                        "names": len(kernels),
-                        "pooled": pooled if (kernels["name"] == REST).any() else None,
-                    }
-                ]
-            ),
+            "size": pd.DataFrame([{"names": len(kernels), "pooled": pooled if has_pooled else None}]),
         }
 
     def top(self, kernels: pd.DataFrame, in_top: pd.Series, histogram: pd.DataFrame) -> pd.DataFrame:
-        """The top of each class, and the rest of it as one row with the statistics of its single calls."""
-        parts, others_name = [], kernel_stats.label("others", kernels["name"])
+        """Return the top of each class, and its other kernels as one row with the statistics of their single calls."""
+        tables, pooled_name = [], kernel_stats.label("others", kernels["name"])
         for kind in KIND_LABELS:
-            mine = kernels["kind"] == kind
-            shown, rest = kernels[mine & in_top], kernels[mine & ~in_top]
-            if len(rest):
-                others = kernel_stats.merged(rest.assign(name=others_name), ["name", "kind"])
-                pooled = histogram[(histogram["kind"] == kind) & ~histogram["name"].isin(shown["name"])]
-                others = kernel_stats.with_quantiles(others, pooled.assign(name=others_name), {"p50": 0.5, "p95": 0.95})
-                shown = pd.concat([shown, others], ignore_index=True)
-            parts.append(shown.assign(share=shown["sum"] / max(float(shown["sum"].sum()), 1)))
-        return pd.concat([part for part in parts if len(part)], ignore_index=True)
+            is_kind = kernels["kind"] == kind
+            top, small = kernels[is_kind & in_top], kernels[is_kind & ~in_top]
+            if len(small):
+                pooled = kernel_stats.merged(small.assign(name=pooled_name), ["name", "kind"])
+                bins = histogram[(histogram["kind"] == kind) & ~histogram["name"].isin(top["name"])]
+                pooled = kernel_stats.with_quantiles(pooled, bins.assign(name=pooled_name), _QUANTILES)
+                top = pd.concat([top, pooled], ignore_index=True)
+            tables.append(top.assign(share=top["sum"] / max(float(top["sum"].sum()), 1)))
+        return pd.concat([table for table in tables if len(table)], ignore_index=True)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        top = frames["kernels"].head(_SHOWN)
-        yield Chart(
+        top = frames["kernels"].head(_MAX_BARS)
+        yield chart_of(
+            self.tables[0],
             "top",
             "Kernels by total time",
             Mark.BAR,
@@ -164,21 +159,16 @@ class KernelBreakdown(Analysis):
             "name",
             "kind",
             x_label="sum of durations",
-            x_unit=_NS,
-            y_unit=Unit.NAME,
             caption=f"The {len(top)} largest of {frames['size']['names'].iloc[0]}, all ranks and steps together.",
         )
-        yield Chart(
+        yield chart_of(
+            self.tables[1],
             "types",
             "What runs at the same time",
             Mark.BAR,
             frames["types"],
             "time",
             "type",
-            None,
-            x_label="time",
-            x_unit=_NS,
-            y_unit=Unit.TEXT,
             caption="Every instant of busy time belongs to one row; all ranks together.",
         )
 
@@ -189,30 +179,29 @@ class KernelBreakdown(Analysis):
                 f"{pooled}; a kernel may be among them on one rank and not on another."
             )
         names = int(frames["size"]["names"].iloc[0])
-        if names > _MOST_ROWS:
-            yield f"The table holds the {_MOST_ROWS} kernels of largest sum, of {names}."
+        if names > _MAX_ROWS:
+            yield f"The table holds the {_MAX_ROWS} kernels of largest sum, of {names}."
 
 
 def exclusive_times(rank: Rank, *, with_memory: bool = True) -> pd.DataFrame:
-    """Time in which exactly these classes run, in ns, summed over devices: type (in HTA's words), time."""
-    spent = dict.fromkeys(_set_names(with_memory=with_memory), 0)
+    """Return the time in which exactly these classes run, in ns, summed over devices: type (in HTA's words), time."""
+    # Inclusion-exclusion: the time in all classes of a subset and in no other follows from the unions of its
+    # subsets, each with all classes outside it.
+    kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]
+    subsets = _subsets(len(kinds))
+    time_of_set = dict.fromkeys(map(_set_name, subsets), 0)
     for events in rank.devices.values():
-        kinds = ("compute", "comm", "memory")[: 3 if with_memory else 2]
         unions = {
             subset: sum(map(intervals.total, rank.busy_by_capture(events, *(kinds[i] for i in subset))))
-            for subset in _subsets(len(kinds))
+            for subset in subsets
         }
         unions[()] = 0
-        everything = tuple(range(len(kinds)))
-        for subset in _subsets(len(kinds)):
-            # Inclusion–exclusion over what the complement leaves: time in all of `subset` and in nothing else.
-            outside = tuple(i for i in everything if i not in subset)
-            time = 0
-            for part in [(), *_subsets(len(subset))]:
-                chosen = tuple(sorted((*outside, *(subset[i] for i in part))))
-                time += (-1) ** (len(part) + 1) * unions[chosen]
-            spent[_set_name(subset)] += time
-    return pd.DataFrame({"type": list(spent), "time": np.array(list(spent.values()), np.int64)})
+        for subset in subsets:
+            outside = tuple(i for i in range(len(kinds)) if i not in subset)
+            for inner in [(), *_subsets(len(subset))]:
+                united = tuple(sorted((*outside, *(subset[i] for i in inner))))
+                time_of_set[_set_name(subset)] += (-1) ** (len(inner) + 1) * unions[united]
+    return pd.DataFrame({"type": list(time_of_set), "time": np.array(list(time_of_set.values()), np.int64)})
 
 
 def _subsets(size: int) -> list[tuple[int, ...]]:
@@ -221,7 +210,3 @@ def _subsets(size: int) -> list[tuple[int, ...]]:
 
 def _set_name(subset: tuple[int, ...]) -> str:
     return " overlapping ".join(_TYPES[i] for i in subset)
-
-
-def _set_names(*, with_memory: bool) -> list[str]:
-    return [_set_name(subset) for subset in _subsets(3 if with_memory else 2)]

@@ -1,4 +1,4 @@
-"""How the durations of a kernel's calls are spread, within a rank and across ranks."""
+"""The analysis of kernel durations: their distribution within a rank and across ranks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.kernel_stats import KIND_HELP, KIND_LABELS, NAME_HELP
 from htareport.rank.rank import Rank
-from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Chart, Column, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import cut_note
 from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
 _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
-_HISTOGRAMS = 60  # Kernels of a rank and class whose histograms are sent; few enough for thousands of ranks.
-_SENT = ["name", "kind", "count", "sum", "mean", "min", "max", "m2"]
-_MOST_NAMES = 40
-_SHOWN = 12
-_MOST_SERIES = 8
+_NUM_HISTOGRAMS = 60  # Kernels of a rank and class whose histograms are sent; few enough for thousands of ranks.
+_SENT_COLUMNS = ["name", "kind", "count", "sum", "mean", "min", "max", "m2"]
+_MAX_NAMES = 40
+_MAX_BARS = 12
+_MAX_SERIES = 8
 
 
 @dataclass(frozen=True)
@@ -94,41 +94,41 @@ class KernelDistribution(Analysis):
 
     def map(self, rank: Rank) -> Frames:
         kernels = kernel_stats.by_name(rank)
-        of_kind = kernels.groupby("kind", sort=False)
-        histogram = kernel_stats.histogram(
-            rank, of_kind.head(at_most(max(_HISTOGRAMS, self.num_kernels), len(kernels)))
-        )
+        by_kind = kernels.groupby("kind", sort=False)
+        max_histograms = at_most(max(_NUM_HISTOGRAMS, self.num_kernels), len(kernels))
+        histogram = kernel_stats.histogram(rank, by_kind.head(max_histograms))
         coarse = histogram.assign(bin=np.floor_divide(histogram["bin"], histograms.COARSE))
         return {
-            "kernels": of_kind.head(at_most(kernel_stats.MOST_NAMES, len(kernels)))[_SENT],
+            "kernels": by_kind.head(at_most(kernel_stats.MOST_NAMES, len(kernels)))[_SENT_COLUMNS],
             "histogram": histogram[histogram["name"] != kernel_stats.REST],
             "durations": coarse.groupby(["kind", "bin"])["count"].sum().reset_index(),
-            "names": pd.DataFrame([{"names": of_kind.size().max()}]),
+            "names": pd.DataFrame([{"names": by_kind.size().max()}]),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
         by_rank, histogram = frames["kernels"], kernel_stats.pooled_bins(frames.pop("histogram"))
         merged = kernel_stats.merged(by_rank, ["name", "kind"]).sort_values(["sum", "name"], ascending=[False, True])
-        top = merged.groupby("kind", sort=False).head(self.num_kernels).head(_MOST_NAMES).reset_index(drop=True)
+        top = merged.groupby("kind", sort=False).head(self.num_kernels).head(_MAX_NAMES).reset_index(drop=True)
         top = kernel_stats.with_quantiles(top, histogram, _QUANTILES)
-        chosen = by_rank.merge(top[["name", "kind"]], on=["name", "kind"])
-        groups = chosen.groupby(["name", "kind"], sort=False)["mean"]
+        top_by_rank = by_rank.merge(top[["name", "kind"]], on=["name", "kind"])
+        groups = top_by_rank.groupby(["name", "kind"], sort=False)["mean"]
         spread = groups.agg(["min", "max"])
-        extra = pd.DataFrame(
+        across_ranks = pd.DataFrame(
             {
                 "spread": spread["max"] / spread["min"].where(spread["min"] > 0) - 1,
-                "slowest_rank": chosen.loc[groups.idxmax(), "rank"].to_numpy(),
+                "slowest_rank": top_by_rank.loc[groups.idxmax(), "rank"].to_numpy(),
             }
         ).reset_index()
-        several = by_rank["rank"].nunique() > 1
-        extra = extra if several else extra.assign(spread=np.nan, slowest_rank=np.nan)
+        if by_rank["rank"].nunique() == 1:
+            across_ranks = across_ranks.assign(spread=np.nan, slowest_rank=np.nan)
         durations = frames["durations"].groupby(["kind", "bin"])["count"].sum().reset_index()
-        known = histogram.groupby(["name", "kind"])["count"].sum()
-        lacking = top["count"] - known.reindex(pd.MultiIndex.from_frame(top[["name", "kind"]]), fill_value=0).to_numpy()
+        counted = histogram.groupby(["name", "kind"])["count"].sum()
+        keys = pd.MultiIndex.from_frame(top[["name", "kind"]])
+        lacking = top["count"] - counted.reindex(keys, fill_value=0).to_numpy()
         return {
-            "distribution": top.merge(extra, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
-            "by_rank": chosen.replace({"kind": KIND_LABELS}),
+            "distribution": top.merge(across_ranks, on=["name", "kind"]).replace({"kind": KIND_LABELS}),
+            "by_rank": top_by_rank.replace({"kind": KIND_LABELS}),
             "durations": durations.replace({"kind": KIND_LABELS}),
             "names": frames["names"],
             "lacking": top[["name", "count"]].assign(lacking=lacking),
@@ -141,12 +141,14 @@ class KernelDistribution(Analysis):
             share = text((lacking["lacking"] / lacking["count"]).max(), Unit.RATIO)
             yield (
                 f"Percentiles of {len(lacking)} of the kernels lack calls (up to {share}): those on ranks where "
-                f"the kernel is not among the {max(_HISTOGRAMS, self.num_kernels)} of largest sum in its class."
+                f"the kernel is not among the {max(_NUM_HISTOGRAMS, self.num_kernels)} of largest sum in its class."
             )
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        top, by_rank = frames["distribution"].head(_SHOWN), frames["by_rank"]
-        yield Chart(
+        top, by_rank = frames["distribution"].head(_MAX_BARS), frames["by_rank"]
+        spec = self.tables[0]
+        yield chart_of(
+            spec,
             "calls",
             "Durations of the largest kernels",
             Mark.BOX,
@@ -158,18 +160,18 @@ class KernelDistribution(Analysis):
             q1="p25",
             q3="p75",
             high="p95",
-            x_unit=Unit.NAME,
-            y_unit=_NS,
+            x_label="",
             y_label="duration of a call",
             caption="Box from p25 to p75 with the median, whiskers from p5 to p95, all ranks together.",
         )
         ranks = by_rank["rank"].nunique()
-        shown = by_rank[by_rank["name"].isin(top["name"])]
-        if 1 < ranks <= _MOST_SERIES:
-            series = shown.assign(series="rank " + shown["rank"].astype(str))
+        top_by_rank = by_rank[by_rank["name"].isin(top["name"])]
+        if 1 < ranks <= _MAX_SERIES:
+            series = top_by_rank.assign(series="rank " + top_by_rank["rank"].astype(str))
             order = {name: position for position, name in enumerate(top["name"])}
             series = series.sort_values(["name", "rank"], key=lambda c: c.map(order) if c.name == "name" else c)
-            yield Chart(
+            yield chart_of(
+                spec,
                 "ranks",
                 "Mean duration by rank",
                 Mark.RANGE,
@@ -179,35 +181,29 @@ class KernelDistribution(Analysis):
                 "series",
                 low="min",
                 high="max",
-                x_unit=_NS,
-                y_unit=Unit.NAME,
                 x_label="duration of a call",
                 caption="Mean on each rank, whiskers from its shortest to its longest call.",
             )
         elif ranks > 1:
-            means = (
-                shown.groupby("name", sort=False)["mean"]
-                .agg(["median", "min", "max"])
-                .reindex(top["name"])
-                .reset_index()
-            )
-            yield Chart(
+            means = top_by_rank.groupby("name", sort=False)["mean"].agg(["median", "min", "max"])
+            yield chart_of(
+                spec,
                 "ranks",
                 "Mean duration over ranks",
                 Mark.RANGE,
-                means,
+                means.reindex(top["name"]).reset_index(),
                 "median",
                 "name",
                 low="min",
                 high="max",
                 x_unit=_NS,
-                y_unit=Unit.NAME,
                 x_label="mean duration of a call on a rank",
                 caption=f"Median over {ranks:,} ranks of the rank's mean, whiskers from the smallest to the largest.",
             )
         durations = frames["durations"]
         left, right = histograms.coarse_edges(durations["bin"].to_numpy())
-        yield Chart(
+        yield chart_of(
+            spec,
             "durations",
             "Durations of all calls",
             Mark.HISTOGRAM,
@@ -217,9 +213,7 @@ class KernelDistribution(Analysis):
             "kind",
             x2="right",
             x_label="duration",
-            y_label="calls",
             x_unit=_NS,
-            y_unit=Unit.COUNT,
             log_x=True,
             caption="Every device event of every rank; the scale is logarithmic.",
         )

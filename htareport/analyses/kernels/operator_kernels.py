@@ -1,4 +1,4 @@
-"""Which operators launch which kernels, and how long these wait."""
+"""The analysis of kernels by the operator that launches them, with the delays before and after the launch."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.operator_calls import backward_work, operator_calls
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import cut_note
 from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
-_MOST = {"operators": 300, "backward": 100, "kernels": 400, "sequences": 150}  # Rows that a rank sends of each,
-_BY = {"operators": "device", "backward": "total", "kernels": "sum", "sequences": "device"}  # those of most time.
-_SAID = {
+_MAX_ROWS = {"operators": 300, "backward": 100, "kernels": 400, "sequences": 150}  # Rows that a rank sends of each,
+_ORDER = {"operators": "device", "backward": "total", "kernels": "sum", "sequences": "device"}  # those of most time.
+_TABLE_NAMES = {
     "operators": "by operator",
     "backward": "of forward and backward",
     "kernels": "by operator and kernel",
     "sequences": "by operator, input shapes and kernels",
 }
-_SHOWN = 12
-_PASSES = ("forward", "backward")
-_OPERATOR = "Innermost operator around the launch, on the thread of the launch."
-_DEVICE = "Sum of the durations of the device events; events that overlap count each."
-_OP_DELAY = "Mean time from the start of the operator to the start of the launch"
-_LAUNCH_DELAY = "Mean time from the start of the launch to the start of its first device event, at least 0"
+_MAX_BARS = 12
+_OPERATOR_HELP = "Innermost operator around the launch, on the thread of the launch."
+_DEVICE_HELP = "Sum of the durations of the device events; events that overlap count each."
+_OP_DELAY_HELP = "Mean time from the start of the operator to the start of the launch"
+_LAUNCH_DELAY_HELP = "Mean time from the start of the launch to the start of its first device event, at least 0"
 
 
 class OperatorKernels(Analysis):
@@ -64,9 +63,9 @@ class OperatorKernels(Analysis):
             "operators",
             "By operator, all ranks together",
             (
-                key("operator", "Operator", Unit.NAME, _OPERATOR),
+                key("operator", "Operator", Unit.NAME, _OPERATOR_HELP),
                 Column("share", "Share", Unit.RATIO, "Share of the device time of all that operators launched."),
-                Column("device", "Device time", _NS, _DEVICE, better=Better.LOWER),
+                Column("device", "Device time", _NS, _DEVICE_HELP, better=Better.LOWER),
                 Column(
                     "calls",
                     "Calls",
@@ -77,8 +76,10 @@ class OperatorKernels(Analysis):
                 Column(
                     "kernels", "Device events", Unit.COUNT, "Kernels, copies and fills that these launches started."
                 ),
-                Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, over launches.", better=Better.LOWER),
-                Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, over launches."),
+                Column(
+                    "op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY_HELP}, over launches.", better=Better.LOWER
+                ),
+                Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY_HELP}, over launches."),
             ),
         ),
         TableSpec(
@@ -109,10 +110,10 @@ class OperatorKernels(Analysis):
             "kernels",
             "By operator and kernel, all ranks together",
             (
-                key("operator", "Operator", Unit.NAME, _OPERATOR),
+                key("operator", "Operator", Unit.NAME, _OPERATOR_HELP),
                 key("kernel", "Kernel", Unit.NAME, "Name in the trace."),
                 Column("count", "Calls", Unit.COUNT, "Device events of this name launched by the operator."),
-                Column("sum", "Device time", _NS, _DEVICE, better=Better.LOWER),
+                Column("sum", "Device time", _NS, _DEVICE_HELP, better=Better.LOWER),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
                 Column("max", "Max", _NS, "Longest call."),
@@ -123,13 +124,17 @@ class OperatorKernels(Analysis):
             "sequences",
             "By operator, input shapes and the kernels launched directly, all ranks together",
             (
-                key("operator", "Operator", Unit.NAME, _OPERATOR),
+                key("operator", "Operator", Unit.NAME, _OPERATOR_HELP),
                 key("shapes", "Input shapes", Unit.TEXT, kernel_launches.SHAPES_HELP),
                 key("sequence", "Kernels", Unit.NAME, f"{kernel_launches.SEQUENCE_HELP} Launch by launch."),
                 Column("count", "Calls", Unit.COUNT, "Calls of the operator with just these kernels."),
-                Column("op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY}, of the first launch of each call."),
-                Column("launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY}, of the first of each call."),
-                Column("device", "Device time", _NS, _DEVICE, better=Better.LOWER),
+                Column(
+                    "op_delay_mean", "Operator → launch", _NS, f"{_OP_DELAY_HELP}, of the first launch of each call."
+                ),
+                Column(
+                    "launch_delay_mean", "Launch → kernel", _NS, f"{_LAUNCH_DELAY_HELP}, of the first of each call."
+                ),
+                Column("device", "Device time", _NS, _DEVICE_HELP, better=Better.LOWER),
                 Column("mean", "Mean device time", _NS, "Device time / calls."),
             ),
             is_detail=True,
@@ -150,9 +155,8 @@ class OperatorKernels(Analysis):
             device=("device", "sum"),
         ).reset_index()
         by_sequence = _largest(by_sequence, "sequences")
-        texts = kernel_launches.packed(
-            calls.codes[a:b] for a, b in zip(by_sequence["first"], by_sequence["stop"], strict=True)
-        )
+        limits = zip(by_sequence["first"], by_sequence["stop"], strict=True)
+        texts = kernel_launches.packed(calls.codes[start:stop] for start, stop in limits)
         kernels = calls.kernels.groupby(["operator", "kernel"])["dur"].agg(["size", "sum", "min", "max"]).reset_index()
         launches = calls.launches.groupby("operator").agg(
             launches=("op_delay", "size"), op_delay=("op_delay", "sum"), launch_delay=("launch_delay", "sum")
@@ -171,14 +175,11 @@ class OperatorKernels(Analysis):
         for frame in frames.values():
             for column in {"operator", "kernel"} & set(frame.columns):
                 frame[column] = pd.Series(kernel_launches.texts(rank, frame[column]), dtype=object, index=frame.index)
-        total = int(calls.kernels["dur"].sum())
-        rest = int(rank.device_events["dur"].sum()) - total
-        sizes = {"operators": len(operators), "kernels": len(kernels), "sequences": groups.ngroups}
-        sizes["backward"] = len(backward)
-        return frames | {
-            "names": kernel_launches.names_frame(rank, texts),
-            "size": pd.DataFrame([{"device": total, "outside": rest, **sizes}]),
-        }
+        device = int(calls.kernels["dur"].sum())
+        size = {"device": device, "outside": int(rank.device_events["dur"].sum()) - device}
+        size |= {"operators": len(operators), "kernels": len(kernels), "sequences": groups.ngroups}
+        size["backward"] = len(backward)
+        return frames | {"names": kernel_launches.names_frame(rank, texts), "size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
@@ -187,12 +188,8 @@ class OperatorKernels(Analysis):
         for delay in ("op_delay", "launch_delay"):
             operators[f"{delay}_mean"] = operators[delay] / operators["launches"]
         operators["share"] = operators["device"] / max(float(size["device"].sum()), 1)
-        kernels = (
-            frames["kernels"]
-            .groupby(["operator", "kernel"])
-            .agg(count=("count", "sum"), sum=("sum", "sum"), min=("min", "min"), max=("max", "max"))
-            .reset_index()
-        )
+        pooling = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+        kernels = frames["kernels"].groupby(["operator", "kernel"]).agg(pooling).reset_index()
         kernels["mean"] = kernels["sum"] / kernels["count"]
         rows = frames["sequences"].assign(sequence=kernel_launches.unpacked(frames["sequences"], frames["names"]))
         sums = ["count", "op_delay", "launch_delay", "device"]
@@ -210,22 +207,22 @@ class OperatorKernels(Analysis):
         }
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        top = frames["operators"].head(_SHOWN)
+        top = frames["operators"].head(_MAX_BARS)
         if not len(top):
             return
-        yield Chart(
+        spec = self.tables[0]
+        yield chart_of(
+            spec,
             "top",
             "Operators by the device time that they launch",
             Mark.BAR,
             top,
             "device",
             "operator",
-            x_label="device time",
-            x_unit=_NS,
-            y_unit=Unit.NAME,
             caption=f"The {len(top)} largest, all ranks and steps together.",
         )
-        yield Chart(
+        yield chart_of(
+            spec,
             "delays",
             "From operator to launch",
             Mark.BAR,
@@ -233,23 +230,19 @@ class OperatorKernels(Analysis):
             "op_delay_mean",
             "operator",
             x_label="mean time on the host before a launch",
-            x_unit=_NS,
-            y_unit=Unit.NAME,
             caption="The same operators: mean time from the start of the operator to the start of a launch.",
         )
-        both = frames["backward"].head(_SHOWN)
-        if len(both):
-            long = both.melt("operator", list(_PASSES), var_name="pass", value_name="value")
-            yield Chart(
+        trained = frames["backward"].head(_MAX_BARS)
+        if len(trained):
+            yield chart_of(
+                spec,
                 "backward",
                 "Forward and backward by operator",
                 Mark.STACKED_BAR,
-                long,
+                trained.melt("operator", ["forward", "backward"], var_name="pass", value_name="value"),
                 "operator",
                 "value",
                 "pass",
-                x_label="operator",
-                x_unit=Unit.NAME,
                 caption="Device time of the operators and of their part of the backward pass; all ranks together.",
             )
 
@@ -258,14 +251,13 @@ class OperatorKernels(Analysis):
         if outside:
             share = text(outside / (device + outside), Unit.RATIO)
             yield f"{share} of the device time was launched outside operators, or its launch is not in the trace."
-        for table, most in _MOST.items():
-            sizes = (frames["size"][table], frames["joined"][table])
-            each, joined = (cut_note(_SAID[table], size, most, "of most device time") for size in sizes)
-            yield from each or joined
+        for table, max_rows in _MAX_ROWS.items():
+            size, joined = (frames[name][table] for name in ("size", "joined"))
+            yield from cut_note(_TABLE_NAMES[table], size, max_rows, "of most device time", joined)
 
 
 def _largest(frame: pd.DataFrame, table: str) -> pd.DataFrame:
-    """The rows of most time that a table holds; ties in order of the text columns."""
+    """Return the rows of most time that a table holds; ties in order of the text columns."""
     texts = [name for name in ("operator", "kernel", "shapes", "sequence", "number") if name in frame.columns]
-    ordered = frame.sort_values([_BY[table], *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
-    return ordered.head(at_most(_MOST[table], len(ordered)))
+    ordered = frame.sort_values([_ORDER[table], *texts], ascending=[False, *(True for _ in texts)], ignore_index=True)
+    return ordered.head(at_most(_MAX_ROWS[table], len(ordered)))

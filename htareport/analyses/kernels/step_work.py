@@ -1,4 +1,4 @@
-"""What a step runs on the devices: the numbers by which two runs are compared."""
+"""The analysis of the device work of a step, by which two runs are compared: kernels, collectives and copies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from htareport.rank.rank import Rank
 from htareport.report import Better, Column, TableSpec, Unit, key
 
 _NS = Unit.NANOSECONDS
-_MOST_ROWS = 2_000
+_MAX_ROWS = 2_000
 _KERNEL = ["path", "shapes", "kernel", "kind"]
 _COLLECTIVE = ["collective", "process_group"]
-REST = "(kernels of small sums)"
+SMALL_KERNELS = "(kernels of small sums)"
 _COUNT = Column("count", "Calls", Unit.COUNT, "Device events, per step and rank.", better=Better.LOWER)
 _TIME = Column("time", "Time", _NS, "Sum of their durations, per step and rank.", better=Better.LOWER)
 _BYTES = Column(
@@ -109,14 +109,14 @@ class StepWork(Analysis):
 
     def map(self, rank: Rank) -> Frames:
         events, steps = rank.device_events, len(rank.steps)
-        wanted = (events["step"] >= 0).to_numpy() if steps else np.ones(len(events), np.bool_)
-        kernels = _kernels(rank, wanted)
+        is_counted = (events["step"] >= 0).to_numpy() if steps else np.ones(len(events), np.bool_)
+        kernels = _kernels(rank, is_counted)
         labels = labels_of(rank)
-        labels = labels[wanted[labels.index]]
+        labels = labels[is_counted[labels.index]]
         collectives = labels.assign(time=events["dur"], bytes=labels["bytes"].astype("float64"))
         collectives["group_size"] = collectives["group_size"].astype("float64").where(collectives["group_size"] > 0)
         copies = rank.copies[["copy_kind", "dur", "bytes"]].rename(columns={"copy_kind": "kind", "dur": "time"})
-        copies = copies[wanted[copies.index]]
+        copies = copies[is_counted[copies.index]]
         copies = copies.assign(bytes=copies["bytes"].astype("float64").where(copies["bytes"] >= 0))
         return {
             "kernels": _lumped(kernels),
@@ -134,20 +134,21 @@ class StepWork(Analysis):
             basis = basis[basis["steps"] > 0]
             frames = {name: frame[frame["rank"].isin(basis["rank"])] for name, frame in frames.items()}
         ranks, steps = len(basis), int(basis["steps"].sum())
-        per = steps or ranks
         groups = frames["kernels"].groupby(_KERNEL, sort=False)[["count", "time"]].sum().reset_index()
         kernels = _lumped(groups).replace({"kind": KIND_LABELS})
         kinds = kernels.groupby("kind", sort=False)[["count", "time"]].sum().reset_index()
         collectives = frames["collectives"]
         sizes = collectives.groupby(_COLLECTIVE)["group_size"].max().to_numpy()
-        out = {
+        tables = {
             "kinds": kinds.assign(mean=kinds["time"] / kinds["count"]),
             "kernels": kernels,
-            "collectives": _pooled(collectives, _COLLECTIVE).assign(group_size=sizes),
-            "copies": _pooled(frames["copies"], ["kind"]),
+            "collectives": _added_up(collectives, _COLLECTIVE).assign(group_size=sizes),
+            "copies": _added_up(frames["copies"], ["kind"]),
         }
-        out = {name: _divided(frame, per).sort_values("time", ascending=False) for name, frame in out.items()}
-        return out | {"basis": pd.DataFrame([{"ranks": ranks, "steps": float(steps or "nan")}])}
+        tables = {
+            name: _divided(table, steps or ranks).sort_values("time", ascending=False) for name, table in tables.items()
+        }
+        return tables | {"basis": pd.DataFrame([{"ranks": ranks, "steps": float(steps or "nan")}])}
 
     def notes(self, frames: Frames) -> Iterator[str]:
         row = frames["basis"].iloc[0]
@@ -155,56 +156,60 @@ class StepWork(Analysis):
             yield "Without steps: everything recorded, per rank."
 
 
-def _kernels(rank: Rank, wanted: np.ndarray) -> pd.DataFrame:
-    """Device events by operator path, shapes of the innermost operator, kernel and kind: count, time (ns)."""
+def _kernels(rank: Rank, is_counted: np.ndarray) -> pd.DataFrame:
+    """Return count and time (ns) by operator path, shapes of the innermost operator, kernel and kind.
+
+    `is_counted` says which device events count.
+    """
     events, rows = rank.device_events, np.full(len(rank.device_events), kernel_launches.NONE)
     if Capability.HOST_OPS in rank.capabilities:
         rows = kernel_launches.operator_rows(rank)
-    rows = rows[wanted]
+    rows = rows[is_counted]
     paths, texts = paths_of(rank, rows)
-    operators, place = np.unique(rows, return_inverse=True)
+    operators, operator_index = np.unique(rows, return_inverse=True)
     shapes = kernel_launches.shapes_of(rank, operators[operators != kernel_launches.NONE])
-    written = [*[""] * int(len(operators) > len(shapes)), *shapes.astype(object)]  # The first is that of no operator.
-    shape_codes, distinct = pd.factorize(np.array(written, object))
+    shape_texts = [*[""] * int(len(operators) > len(shapes)), *shapes.astype(object)]  # The first is of no operator.
+    shape_codes, distinct_shapes = pd.factorize(np.array(shape_texts, object))
     frame = pd.DataFrame(
         {
             "path": paths,
-            "shapes": shape_codes[place],
-            "kernel": events["name"].array.codes[wanted],
-            "kind": events["kind"].array.codes[wanted],
-            "time": events["dur"].to_numpy()[wanted],
+            "shapes": shape_codes[operator_index],
+            "kernel": events["name"].array.codes[is_counted],
+            "kind": events["kind"].array.codes[is_counted],
+            "time": events["dur"].to_numpy()[is_counted],
         },
         copy=False,
     )
     table = frame.groupby(_KERNEL)["time"].agg(count="size", time="sum").reset_index()
     kinds = list(events["kind"].cat.categories)
-    table["path"] = [texts[number] for number in table["path"]]
-    table["shapes"] = [str(distinct[number]) for number in table["shapes"]]
+    table["path"] = [texts[code] for code in table["path"]]
+    table["shapes"] = [str(distinct_shapes[code]) for code in table["shapes"]]
     table["kernel"] = kernel_launches.texts(rank, table["kernel"])
-    table["kind"] = [str(kinds[number]) for number in table["kind"]]
+    table["kind"] = [str(kinds[code]) for code in table["kind"]]
     return table.groupby(_KERNEL, sort=False)[["count", "time"]].sum().reset_index()  # Equal texts of different codes.
 
 
 def _lumped(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The rows of largest time, and the rest of each kind as one row."""
+    """Return the rows of largest time, and the other rows of each kind as one."""
     kernels = kernels.sort_values(["time", *_KERNEL], ascending=[False, True, True, True, True], ignore_index=True)
-    small = (kernels["kernel"] == REST) | ((kernels["kernel"] != REST).cumsum() > at_most(_MOST_ROWS, len(kernels)))
-    rest = kernels[small].assign(path="", shapes="", kernel=REST)
-    return concat([kernels[~small], rest.groupby(_KERNEL)[["count", "time"]].sum().reset_index()])
+    is_pooled = kernels["kernel"] == SMALL_KERNELS
+    is_pooled |= (~is_pooled).cumsum() > at_most(_MAX_ROWS, len(kernels))
+    pooled = kernels[is_pooled].assign(path="", shapes="", kernel=SMALL_KERNELS)
+    return concat([kernels[~is_pooled], pooled.groupby(_KERNEL)[["count", "time"]].sum().reset_index()])
 
 
 def _summed(events: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Count, time (ns) and bytes (nan where no size is known) by these keys."""
+    """Return count, time (ns) and bytes (nan where no size is known) by these keys."""
     groups = events.groupby(keys, observed=True)
     table = groups["time"].agg(count="size", time="sum").reset_index()
     return table.assign(bytes=groups["bytes"].sum(min_count=1).to_numpy())
 
 
-def _pooled(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _added_up(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     groups = rows.groupby(keys)
     table = groups[["count", "time"]].sum().reset_index()
     return table.assign(bytes=groups["bytes"].sum(min_count=1).to_numpy())
 
 
-def _divided(table: pd.DataFrame, by: int) -> pd.DataFrame:
-    return table.assign(**{name: table[name] / by for name in ("count", "time", "bytes") if name in table})
+def _divided(table: pd.DataFrame, divisor: int) -> pd.DataFrame:
+    return table.assign(**{name: table[name] / divisor for name in ("count", "time", "bytes") if name in table})
