@@ -1,4 +1,4 @@
-"""Memory copies and fills: how much, how fast."""
+"""The analysis of memory copies and fills: bytes, time and bandwidth by direction."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from htareport.analyses import Analysis, Frames, Group, Job
 from htareport.rank.bandwidth import bandwidth_levels
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
 _RATE = Unit.BYTES_PER_SECOND
-_LONG_COPY = 10_000  # ns: of shorter ones the trace's rounded times make no good rate.
-_DIFFERENT = 1.2  # Times another rate, which is more than rounding.
+_MIN_COPY_NS = 10_000  # Rates of shorter copies suffer from the trace's rounded times.
+_MAX_RATE_FACTOR = 1.2  # Between a copy's bandwidth in the trace and its bytes / time, by rounding.
 
 
 class MemoryBandwidth(Analysis):
@@ -88,23 +88,23 @@ class MemoryBandwidth(Analysis):
     def map(self, rank: Rank) -> Frames:
         copies = rank.copies
         rows = []
-        for kind, mine in copies.groupby("copy_kind", sort=True):
-            sized = mine[mine["bytes"] >= 0]
-            moved, told = _told(sized)
-            areas = [bandwidth_levels(part) for _, part in mine.groupby("capture")]
+        for kind, of_kind in copies.groupby("copy_kind", sort=True):
+            sized = of_kind[of_kind["bytes"] >= 0]
+            moved, implied = _bytes_by_bandwidth(sized)
+            areas = [bandwidth_levels(copies_of_capture) for _, copies_of_capture in of_kind.groupby("capture")]
             rows.append(
                 {
                     "kind": kind,
-                    "count": len(mine),
+                    "count": len(of_kind),
                     "bytes": int(sized["bytes"].sum()) if len(sized) else None,
-                    "time": int(mine["dur"].sum()),
+                    "time": int(of_kind["dur"].sum()),
                     "sized_time": int(sized["dur"].sum()),
                     "moved": moved,
-                    "told": told,
+                    "implied": implied,
                     "area": sum(area for _, _, area, _ in areas),
                     "busy": sum(busy for *_, busy in areas),
                     "peak": max((float(level.max(initial=0)) for _, level, _, _ in areas), default=0.0),
-                    "without_size": len(mine) - len(sized),
+                    "without_size": len(of_kind) - len(sized),
                 }
             )
         return {"ranks": pd.DataFrame(rows)}
@@ -123,7 +123,8 @@ class MemoryBandwidth(Analysis):
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         kinds = frames["kinds"]
-        yield Chart(
+        yield chart_of(
+            self.tables[0],
             "time",
             "Time in copies and fills",
             Mark.BAR,
@@ -131,13 +132,12 @@ class MemoryBandwidth(Analysis):
             "time",
             "kind",
             x_label="sum of durations",
-            x_unit=_NS,
-            y_unit=Unit.TEXT,
             caption="All ranks together.",
         )
         rated = kinds[kinds["effective"].notna()]
         if len(rated):
-            yield Chart(
+            yield chart_of(
+                self.tables[0],
                 "effective",
                 "Effective bandwidth",
                 Mark.BAR,
@@ -145,29 +145,28 @@ class MemoryBandwidth(Analysis):
                 "effective",
                 "kind",
                 x_label="bytes / time",
-                x_unit=_RATE,
-                y_unit=Unit.TEXT,
                 caption="Sum of bytes over sum of times, all ranks together.",
             )
 
     def notes(self, frames: Frames) -> Iterator[str]:
         if frames["kinds"]["effective"].isna().all():
             yield "No data on sizes: the trace gives no bytes for its copies, so no bandwidth is shown."
-        moved, told = (float(frames["ranks"][name].sum()) for name in ("moved", "told"))
-        if told and max(moved / told, told / moved) > _DIFFERENT:
-            times = text(max(moved / told, told / moved), Unit.NUMBER)
+        moved, implied = (float(frames["ranks"][name].sum()) for name in ("moved", "implied"))
+        if implied and max(moved / implied, implied / moved) > _MAX_RATE_FACTOR:
+            factor = text(max(moved / implied, implied / moved), Unit.NUMBER)
+            size = "large" if moved > implied else "small"
             yield (
-                f"The bandwidths that the trace gives do not fit its bytes and times: bytes / time is {times} times as "
-                f"{'large' if moved > told else 'small'} (copies of 10 µs and more). The profiler seems to have taken "
+                f"The bandwidths that the trace gives do not fit its bytes and times: bytes / time is {factor} times as "
+                f"{size} (copies of 10 µs and more). The profiler seems to have taken "
                 "another clock for them. Effective is bytes / time; mean while busy and peak are as the trace has them."
             )
 
 
-def _told(sized: pd.DataFrame) -> tuple[int, float]:
-    """Bytes of the longer copies for which the trace gives a bandwidth, and the bytes that this bandwidth makes."""
-    there = np.isfinite(sized["bandwidth"]) & (sized["bandwidth"] > 0)
-    fine = sized[there & (sized["dur"] >= _LONG_COPY) & (sized["bytes"] > 0)]
-    return int(fine["bytes"].sum()), float((fine["bandwidth"] * fine["dur"]).sum())
+def _bytes_by_bandwidth(sized: pd.DataFrame) -> tuple[int, float]:
+    """Return the bytes of the longer copies for which the trace gives a bandwidth, and bandwidth × time of these."""
+    has_bandwidth = np.isfinite(sized["bandwidth"]) & (sized["bandwidth"] > 0)
+    rated = sized[has_bandwidth & (sized["dur"] >= _MIN_COPY_NS) & (sized["bytes"] > 0)]
+    return int(rated["bytes"].sum()), float((rated["bandwidth"] * rated["dur"]).sum())
 
 
 def _rate(frame: pd.DataFrame) -> pd.Series:

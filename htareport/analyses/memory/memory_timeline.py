@@ -1,4 +1,4 @@
-"""How much memory the allocators hold over time, and what for."""
+"""The analysis of allocated memory: over time, its peak, what the peak consists of, and growth from step to step."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from htareport.rank.capability import Capability
 from htareport.rank.memory import Series, outermost_operators, series_of
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE, step_of
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import MOST_BARS
 from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
-_MOST_POINTS = 300
-_LEAST_PEAK = 1024  # Bytes whose composition is worth a table.
-_LEAST_STEPS = 4  # That grow one after the other, before it is called growth.
-_LEAST_GROWTH = 0.005  # Of the peak, in each step.
-_MOST_OPERATORS = 20
-_SHOWN = 12
-_CLASSES = (1 << 20, 10 << 20, 100 << 20, 1 << 30)
+_MAX_POINTS = 300
+_MIN_PEAK = 1024  # Bytes whose composition is worth a table.
+_MIN_STEPS = 4  # That grow one after the other, before it is called growth.
+_MIN_GROWTH = 0.005  # Of the peak, in each step.
+_MAX_OPERATORS = 20
+_MAX_BARS = 12
+_CLASS_LIMITS = (1 << 20, 10 << 20, 100 << 20, 1 << 30)
 _CLASS_NAMES = ("below 1 MiB", "1 to 10 MiB", "10 to 100 MiB", "100 MiB to 1 GiB", "1 GiB and more")
 BEFORE = "allocated before the recording"
-_OTHERS = "other operators"
+_OTHER_OPERATORS = "other operators"
 _BYTES = Unit.BYTES
 
 
@@ -118,26 +118,16 @@ class MemoryTimeline(Analysis):
     )
 
     def map(self, rank: Rank) -> Frames:
-        parts: dict[str, list[pd.DataFrame]] = {"devices": [], "composition": [], "sizes": [], "points": []}
-        for device_series in series_of(rank):
-            row, at = _summary(rank, device_series)
-            parts["devices"].append(row)
-            by_operator, by_size = _composition(rank, device_series, at)
-            parts["composition"].append(by_operator)
-            parts["sizes"].append(by_size)
-            parts["points"].append(_points(device_series, at))
-        empty = {
-            "devices": pd.DataFrame(columns=_DEVICE_COLUMNS),
-            "composition": _EMPTY_COMPOSITION,
-            "sizes": _EMPTY_SIZES,
-            "points": pd.DataFrame({"device": [], "ts": [], "bytes": [], "what": []}),
-        }
-        return {name: pd.concat(frames, ignore_index=True) if frames else empty[name] for name, frames in parts.items()}
+        rows_by_device = [_device_rows(rank, series) for series in series_of(rank)]
+        if not rows_by_device:
+            return dict(_EMPTY)
+        return {name: pd.concat([rows[name] for rows in rows_by_device], ignore_index=True) for name in _EMPTY}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         devices = frames["devices"].sort_values(["rank", "is_cpu", "device"], ignore_index=True)
         largest = devices.sort_values(["is_cpu", "peak", "rank"], ascending=[True, False, True]).head(1)
         main = largest[["rank", "device"]]
+        points = frames["points"].merge(main, on=["rank", "device"])
         composition = frames["composition"].assign(is_cpu=frames["composition"]["device"] == "CPU")
         return {
             "devices": devices.assign(peak_at=devices["peak_at"] - job.zero_ns),
@@ -145,9 +135,7 @@ class MemoryTimeline(Analysis):
                 ["rank", "is_cpu", "device", "bytes"], ascending=[True, True, True, False], kind="stable"
             ),
             "sizes": frames["sizes"],
-            "points": frames["points"]
-            .merge(main, on=["rank", "device"])
-            .assign(ts=lambda points: points["ts"] - job.zero_ns),
+            "points": points.assign(ts=points["ts"] - job.zero_ns),
             "main": frames["composition"].merge(main, on=["rank", "device"]),
             "largest": largest,
         }
@@ -171,10 +159,10 @@ class MemoryTimeline(Analysis):
                 x_label="time", y_label="memory", x_unit=_NS, y_unit=_BYTES,
                 caption="The rank and device of the largest peak; the largest value within each point of the line.",
             )  # fmt: skip
-            yield Chart(
-                "composition", f"What the peak consists of, {where}", Mark.BAR,
-                frames["main"].nlargest(_SHOWN, "bytes")[["bytes", "operator"]], "bytes", "operator",
-                x_label="memory", x_unit=_BYTES, y_unit=Unit.NAME,
+            yield chart_of(
+                self.tables[1], "composition", f"What the peak consists of, {where}", Mark.BAR,
+                frames["main"].nlargest(_MAX_BARS, "bytes")[["bytes", "operator"]], "bytes", "operator",
+                x_label="memory",
                 caption="Allocations that are live at the peak, by the outermost operator around them.",
             )  # fmt: skip
         devices = frames["devices"]
@@ -195,84 +183,97 @@ class MemoryTimeline(Analysis):
             )
         if not devices["has_addresses"].all():
             yield "The trace has no addresses, so what is live at the peak cannot be told."
-        grown = devices[devices["grows"].astype(bool) & (devices["per_step"] > _LEAST_GROWTH * devices["peak"])]
+        grown = devices[devices["grows"].astype(bool) & (devices["per_step"] > _MIN_GROWTH * devices["peak"])]
         for row in grown.head(3).to_dict("records"):
-            more = text(row["per_step"], _BYTES)
-            yield f"Rank {row['rank']}, {row['device']}: {more} more are held after every step."
+            growth = text(row["per_step"], _BYTES)
+            yield f"Rank {row['rank']}, {row['device']}: {growth} more are held after every step."
 
 
 _DEVICE_COLUMNS = [
     *("device", "is_cpu", "has_totals", "has_addresses", "peak", "peak_at", "peak_step", "reserved", "used"),
     *("allocations", "turnover", "growth", "per_step", "grows"),
 ]
-_EMPTY_COMPOSITION = pd.DataFrame({"device": [], "operator": [], "bytes": [], "share": [], "count": [], "largest": []})
-_EMPTY_SIZES = pd.DataFrame({"device": [], "size": [], "bytes": [], "count": []})
+_EMPTY = {
+    "devices": pd.DataFrame(columns=_DEVICE_COLUMNS),
+    "composition": pd.DataFrame({"device": [], "operator": [], "bytes": [], "share": [], "count": [], "largest": []}),
+    "sizes": pd.DataFrame({"device": [], "size": [], "bytes": [], "count": []}),
+    "points": pd.DataFrame({"device": [], "ts": [], "bytes": [], "what": []}),
+}
 
 
-def _summary(rank: Rank, each: Series) -> tuple[pd.DataFrame, int]:
-    """The row of the table, and the row of the series at the peak."""
-    allocated = np.where(each.within, each.allocated, -1)
-    at = int(allocated.argmax())
-    reserved = float(each.reserved[each.within].max()) if each.reserved is not None else np.nan
-    step = int(step_of(rank.steps, each.ts[at : at + 1])[0])
-    added = each.size[each.within & (each.size > 0)]
+def _device_rows(rank: Rank, series: Series) -> Frames:
+    """Return what a rank sends of one device."""
+    peak_row = int(np.where(series.within, series.allocated, -1).argmax())
+    by_operator, by_size = _composition(rank, series, peak_row)
+    return {
+        "devices": _summary(rank, series, peak_row),
+        "composition": by_operator,
+        "sizes": by_size,
+        "points": _points(series, peak_row),
+    }
+
+
+def _summary(rank: Rank, series: Series, peak_row: int) -> pd.DataFrame:
+    """Return the row of the table of devices; `peak_row` is the row of the series at the peak."""
+    reserved = float(series.reserved[series.within].max()) if series.reserved is not None else np.nan
+    step = int(step_of(rank.steps, series.ts[peak_row : peak_row + 1])[0])
+    allocated = series.size[series.within & (series.size > 0)]
     ends = rank.steps["end"].to_numpy()
-    levels = each.allocated[np.maximum(np.searchsorted(each.ts, ends, side="right") - 1, 0)] if len(ends) else ends
-    is_one = each.has_totals or each.capture[0] == each.capture[-1]  # Otherwise each capture begins anew.
-    growth = float(levels[-1] - levels[0]) if len(ends) > 1 and is_one else np.nan
+    levels = series.allocated[np.maximum(np.searchsorted(series.ts, ends, side="right") - 1, 0)] if len(ends) else ends
+    is_continuous = series.has_totals or series.capture[0] == series.capture[-1]  # Otherwise each capture begins anew.
+    growth = float(levels[-1] - levels[0]) if len(ends) > 1 and is_continuous else np.nan
     row = {
-        "device": each.device,
-        "is_cpu": each.is_cpu,
-        "has_totals": each.has_totals,
-        "has_addresses": bool((each.address >= 0).any()),
-        "peak": int(each.allocated[at]),
-        "peak_at": int(each.ts[at]),
+        "device": series.device,
+        "is_cpu": series.is_cpu,
+        "has_totals": series.has_totals,
+        "has_addresses": bool((series.address >= 0).any()),
+        "peak": int(series.allocated[peak_row]),
+        "peak_at": int(series.ts[peak_row]),
         "peak_step": float(step) if step != OUTSIDE else np.nan,
         "reserved": reserved,
-        "used": reserved / each.capacity,
-        "allocations": len(added),
-        "turnover": int(added.sum()),
+        "used": reserved / series.capacity,
+        "allocations": len(allocated),
+        "turnover": int(allocated.sum()),
         "growth": growth,
         "per_step": growth / max(len(ends) - 1, 1),
-        "grows": bool(len(ends) >= _LEAST_STEPS and (np.diff(levels) > 0).all()),
+        "grows": bool(len(ends) >= _MIN_STEPS and (np.diff(levels) > 0).all()),
     }
-    return pd.DataFrame([row]), at
+    return pd.DataFrame([row])
 
 
-def _composition(rank: Rank, each: Series, at: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What is live at the peak, by operator and by size."""
-    if not (each.address >= 0).any() or each.allocated[at] < _LEAST_PEAK:
-        return _EMPTY_COMPOSITION, _EMPTY_SIZES
-    first = int(np.searchsorted(each.capture, each.capture[at]))
-    live = first + live_rows(each.address[first : at + 1], each.size[first : at + 1])
-    sizes, peak = each.size[live], max(int(each.allocated[at]), 1)
-    frame = pd.DataFrame({"operator": outermost_operators(rank, each, live), "bytes": sizes})
-    groups = (
-        frame.groupby("operator")["bytes"].agg(["sum", "size", "max"]).set_axis(["bytes", "count", "largest"], axis=1)
-    )
-    table = groups.sort_values(["bytes", "operator"], ascending=[False, True]).reset_index()
-    rest = table.iloc[_MOST_OPERATORS:]
-    more = []
-    if len(rest):
-        more.append((_OTHERS, rest["bytes"].sum(), rest["count"].sum(), rest["largest"].max()))
-    if (before := int(each.allocated[at]) - int(sizes.sum())) > 0 and each.has_totals:
-        more.append((BEFORE, before, np.nan, np.nan))
-    table = pd.concat([table.head(_MOST_OPERATORS), pd.DataFrame(more, columns=table.columns)]).astype(
+def _composition(rank: Rank, series: Series, peak_row: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return what is live at the peak, by operator and by size."""
+    if not (series.address >= 0).any() or series.allocated[peak_row] < _MIN_PEAK:
+        return _EMPTY["composition"], _EMPTY["sizes"]
+    first = int(np.searchsorted(series.capture, series.capture[peak_row]))
+    live = first + live_rows(series.address[first : peak_row + 1], series.size[first : peak_row + 1])
+    sizes, peak = series.size[live], max(int(series.allocated[peak_row]), 1)
+    frame = pd.DataFrame({"operator": outermost_operators(rank, series, live), "bytes": sizes})
+    table = frame.groupby("operator")["bytes"].agg(bytes="sum", count="size", largest="max")
+    table = table.sort_values(["bytes", "operator"], ascending=[False, True]).reset_index()
+    pooled, pooled_rows = table.iloc[_MAX_OPERATORS:], []
+    if len(pooled):
+        pooled_rows.append((_OTHER_OPERATORS, pooled["bytes"].sum(), pooled["count"].sum(), pooled["largest"].max()))
+    if (before := int(series.allocated[peak_row]) - int(sizes.sum())) > 0 and series.has_totals:
+        pooled_rows.append((BEFORE, before, np.nan, np.nan))
+    table = pd.concat([table.head(_MAX_OPERATORS), pd.DataFrame(pooled_rows, columns=table.columns)]).astype(
         {"bytes": "int64", "count": "float64", "largest": "float64"}
     )
-    table.insert(0, "device", each.device)
-    by_class = np.digitize(sizes, _CLASSES)
-    counts, totals = (np.bincount(by_class, weights, len(_CLASS_NAMES)) for weights in (None, sizes))
-    classes = pd.DataFrame({"device": each.device, "size": _CLASS_NAMES, "bytes": totals, "count": counts})
+    table.insert(0, "device", series.device)
+    size_class = np.digitize(sizes, _CLASS_LIMITS)
+    counts, totals = (np.bincount(size_class, weights, len(_CLASS_NAMES)) for weights in (None, sizes))
+    classes = pd.DataFrame({"device": series.device, "size": _CLASS_NAMES, "bytes": totals, "count": counts})
     classes = classes[classes["count"] > 0].astype({"bytes": "int64", "count": "int64"})
     return table.assign(share=table["bytes"] / peak), classes
 
 
-def _points(each: Series, at: int) -> pd.DataFrame:
-    """The lines of the picture, within the file that holds the peak."""
-    inside = np.flatnonzero(each.within & (each.capture == each.capture[at]))
-    rows = inside[thinned(each.allocated[inside], at_most(_MOST_POINTS))]
-    parts = [pd.DataFrame({"ts": each.ts[rows], "bytes": each.allocated[rows], "what": "allocated"})]
-    if each.reserved is not None:
-        parts.append(pd.DataFrame({"ts": each.ts[rows], "bytes": each.reserved[rows], "what": "reserved"}))
-    return pd.concat(parts, ignore_index=True).assign(device=each.device)
+def _points(series: Series, peak_row: int) -> pd.DataFrame:
+    """Return the points of the chart over time, within the file that holds the peak."""
+    rows = np.flatnonzero(series.within & (series.capture == series.capture[peak_row]))
+    shown_rows = rows[thinned(series.allocated[rows], at_most(_MAX_POINTS))]
+    lines = [pd.DataFrame({"ts": series.ts[shown_rows], "bytes": series.allocated[shown_rows], "what": "allocated"})]
+    if series.reserved is not None:
+        lines.append(
+            pd.DataFrame({"ts": series.ts[shown_rows], "bytes": series.reserved[shown_rows], "what": "reserved"})
+        )
+    return pd.concat(lines, ignore_index=True).assign(device=series.device)

@@ -1,4 +1,4 @@
-"""What had to be done to the trace files before they could be read, and what is odd about what they hold."""
+"""The analysis of trace quality: files salvaged, text repaired, events set aside, places redacted, warnings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from htareport.rank.rank import Rank
 from htareport.report import Column, TableSpec, Unit, key
 
 _RANK, _FILE = key("rank", "Rank"), key("file", "File", Unit.TEXT)
-_MOST_WARNINGS = 20  # Of a rank; all of them stand in the report's own list.
+_MAX_WARNINGS = 20  # Of a rank; all of them stand in the report's own list.
 _WORDS = {
     "salvaged": "",
     "repairs": "slips of the writer repaired",
@@ -131,13 +131,13 @@ class TraceQuality(Analysis):
     def map(self, rank: Rank) -> Frames:
         if not len(rank.events) and not rank.loaded.memory:
             return {}
-        parts = [of_file(name, file) for name, file in zip(names(rank), rank.captures, strict=True)]
-        rows = {spec.name: [row for part in parts for row in part.get(spec.name, ())] for spec in self.tables}
+        files = [of_file(name, capture) for name, capture in zip(names(rank), rank.captures, strict=True)]
+        rows = {spec.name: [row for file in files for row in file.get(spec.name, ())] for spec in self.tables}
         for row, count in zip(rows["files"], events(rank), strict=True):
             row["events"] = count
         rows["overlaps"] = list(overlaps(rank))
         rows["redacted"] = [{"kind": kind, "count": count} for kind, count in rank.loaded.redactions.items()]
-        rows["warnings"] = [{"number": at + 1, "text": text} for at, text in enumerate(rank.warnings[:_MOST_WARNINGS])]
+        rows["warnings"] = [{"number": i, "text": text} for i, text in enumerate(rank.warnings[:_MAX_WARNINGS], 1)]
         return {spec.name: _frame(spec, rows[spec.name]) for spec in self.tables}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -145,15 +145,14 @@ class TraceQuality(Analysis):
         return {name: frame.sort_values("rank", kind="stable") for name, frame in frames.items()}
 
     def notes(self, frames: Frames) -> Iterable[str]:
-        done = list(_done(frames))
-        if done:
-            yield f"{'; '.join(done)}."
+        if changes := list(_changes(frames)):
+            yield f"{'; '.join(changes)}."
         else:
             yield "Every file was read as it is: nothing was repaired, set aside, salvaged or redacted."
 
 
 def _frame(spec: TableSpec, rows: list[Row]) -> pd.DataFrame:
-    """Rows as a frame, numbers as numbers where there are none too."""
+    """Return rows as a frame whose columns have the same types where there are no rows."""
     columns = [column for column in spec.columns if column.name != "rank"]
     return pd.DataFrame(
         {column.name: pd.Series([row[column.name] for row in rows], dtype=_dtype(column)) for column in columns}
@@ -161,17 +160,13 @@ def _frame(spec: TableSpec, rows: list[Row]) -> pd.DataFrame:
 
 
 def _dtype(column: Column) -> str:
-    return (
-        "object"
-        if column.unit.is_text or column.unit is Unit.ID
-        else "float64"
-        if column.unit is Unit.RATIO
-        else "int64"
-    )
+    if column.unit.is_text or column.unit is Unit.ID:
+        return "object"
+    return "float64" if column.unit is Unit.RATIO else "int64"
 
 
-def _done(frames: Frames) -> Iterator[str]:
-    """What was done, in a few words each."""
+def _changes(frames: Frames) -> Iterator[str]:
+    """Say in a few words each what was done to the files."""
     for name, words in _WORDS.items():
         frame = frames[name]
         if name == "salvaged" and len(frame):
