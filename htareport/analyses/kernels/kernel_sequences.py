@@ -181,8 +181,8 @@ class KernelSequences(Analysis):
         streams["start"] -= job.zero_ns
         sequence = kernel_launches.unpacked(frames["operators"], frames["names"])
         groups = frames["operators"].assign(sequence=sequence).groupby(["operator", "shapes", "sequence"])
-        operators = groups[["count", "device", "gaps", "host"]].sum()
-        operators = operators.assign(length=groups["length"].first()).reset_index()
+        pooling = {"length": "first", **dict.fromkeys(("count", "device", "gaps", "host"), "sum")}
+        operators = groups.agg(pooling).reset_index()
         operators["mean"] = operators["device"] / operators["count"]
         return {
             "streams": _ordered(streams, ["idle", "device"], ["sequence"]).head(_MAX_ROWS),

@@ -156,9 +156,9 @@ class MemoryBandwidth(Analysis):
             factor = text(max(moved / implied, implied / moved), Unit.NUMBER)
             size = "large" if moved > implied else "small"
             yield (
-                f"The bandwidths that the trace gives do not fit its bytes and times: bytes / time is {factor} times as "
-                f"{size} (copies of 10 µs and more). The profiler seems to have taken "
-                "another clock for them. Effective is bytes / time; mean while busy and peak are as the trace has them."
+                f"The bandwidths that the trace gives do not fit its bytes and times: bytes / time is {factor} times "
+                f"as {size} (copies of 10 µs and more). The profiler seems to have taken another clock for them. "
+                "Effective is bytes / time; mean while busy and peak are as the trace has them."
             )
 
 

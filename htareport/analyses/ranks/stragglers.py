@@ -1,4 +1,4 @@
-"""Which rank the others wait for in collectives."""
+"""The analysis of stragglers: which rank arrives last at collectives, and how long the others wait for it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from htareport.report.rank_charts import MOST_BARS, by_rank, rank_heatmap
 from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
-_MOST_COLLECTIVES = 200
-_MOST_IN_HEATMAP = 40
-_HELD_UP = "How much later than the second-latest rank it started, summed over the collectives in which it was last."
-_WAIT = "From its own start to the last rank's start, summed over collectives."
-_MATCHED = "Collectives that it takes part in, of those matched across ranks."
+_MAX_COLLECTIVES = 200
+_MAX_IN_HEATMAP = 40
+_HELD_UP_HELP = (
+    "How much later than the second-latest rank it started, summed over the collectives in which it was last."
+)
+_WAIT_HELP = "From its own start to the last rank's start, summed over collectives."
+_MATCHED_HELP = "Collectives that it takes part in, of those matched across ranks."
 
 
 class Stragglers(Analysis):
@@ -60,7 +62,7 @@ class Stragglers(Analysis):
             (
                 key("rank", "Rank"),
                 Column("straggler", "Straggler", Unit.TEXT, "Yes if its lateness is more than chance and costs time."),
-                Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
+                Column("collectives", "Collectives", Unit.COUNT, _MATCHED_HELP),
                 Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
                 Column(
                     "late",
@@ -81,7 +83,7 @@ class Stragglers(Analysis):
                     _NS,
                     "Median over its collectives of its start after the earliest start.",
                 ),
-                Column("held_up", "Holds up", _NS, _HELD_UP, better=Better.LOWER),
+                Column("held_up", "Holds up", _NS, _HELD_UP_HELP, better=Better.LOWER),
                 Column(
                     "held_share",
                     "Of step time",
@@ -95,7 +97,7 @@ class Stragglers(Analysis):
                     _NS,
                     "Holds up × the other ranks of the collective, summed over collectives.",
                 ),
-                Column("wait", "Waits", _NS, _WAIT),
+                Column("wait", "Waits", _NS, _WAIT_HELP),
             ),
         ),
         TableSpec(
@@ -121,13 +123,13 @@ class Stragglers(Analysis):
             (
                 key("rank", "Rank"),
                 key("step", "Step"),
-                Column("collectives", "Collectives", Unit.COUNT, _MATCHED),
+                Column("collectives", "Collectives", Unit.COUNT, _MATCHED_HELP),
                 Column("last", "Last", Unit.COUNT, "Collectives in which it starts last."),
                 Column(
                     "lateness", "Mean lateness", _NS, "Mean over its collectives of its start after the earliest start."
                 ),
-                Column("held_up", "Holds up", _NS, _HELD_UP),
-                Column("wait", "Waits", _NS, _WAIT),
+                Column("held_up", "Holds up", _NS, _HELD_UP_HELP),
+                Column("wait", "Waits", _NS, _WAIT_HELP),
             ),
             is_detail=True,
         ),
@@ -151,25 +153,25 @@ class Stragglers(Analysis):
         return {**frames, "times": recorded_times(rank, frames["calls"])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
-        found = matching(frames)
-        every = arrival_rows(found, frames["times"], job.zero_ns)
-        named = significant(every)
-        ranks = _by_rank(every, sorted(set(frames["times"]["rank"])), named)
-        per_step = _summed(every[every["step"] != OUTSIDE], ["rank", "step"])
-        notes = [clocks_note(found), _verdict(every, ranks, named)]
+        matched = matching(frames)
+        arrivals = arrival_rows(matched, frames["times"], job.zero_ns)
+        stragglers = significant(arrivals)
+        ranks = _by_rank(arrivals, sorted(set(frames["times"]["rank"])), stragglers)
+        per_step = _summed(arrivals[arrivals["step"] != OUTSIDE], ["rank", "step"])
+        notes = [clocks_note(matched), _verdict(arrivals, ranks, stragglers)]
         return {
             "ranks": ranks,
-            "collectives": _held_up_longest(every),
+            "collectives": _held_up_longest(arrivals),
             "per_step": per_step[[c.name for c in self.tables[2].columns]],
-            "clocks": _clock_rows(found.clocks),
-            "arrivals": every,
+            "clocks": _clock_rows(matched.clocks),
+            "arrivals": arrivals,
             "notes": pd.DataFrame({"note": [note for note in notes if note]}),
         }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
-        named = frames["ranks"][frames["ranks"]["straggler"] == "yes"]
-        if len(named):
-            row = named.sort_values("held_up", ascending=False).iloc[0]
+        stragglers = frames["ranks"][frames["ranks"]["straggler"] == "yes"]
+        if len(stragglers):
+            row = stragglers.sort_values("held_up", ascending=False).iloc[0]
             detail = f"late to {int(row['late'])} of {int(row['collectives'])} collectives"
             words = (
                 "The rank that is late to collectives more often than chance. What others wait for it may be hidden "
@@ -178,8 +180,8 @@ class Stragglers(Analysis):
             yield Fact("straggler", "straggler", row["rank"], Unit.RANK, detail, words, order=35)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        ranks, every = frames["ranks"], frames["arrivals"]
-        if not len(every):
+        ranks, arrivals = frames["ranks"], frames["arrivals"]
+        if not len(arrivals):
             return
         yield by_rank(
             "ranks",
@@ -188,9 +190,9 @@ class Stragglers(Analysis):
             {"held_up": "holds up the others", "wait": "waits for the last"},
             caption="A rank that holds up the others hardly waits itself.",
         )
-        if 1 < every["collective"].nunique() <= _MOST_IN_HEATMAP:
+        if 1 < arrivals["collective"].nunique() <= _MAX_IN_HEATMAP:
             yield rank_heatmap(
-                "lateness", "Lateness by rank and collective", every, "collective", "lateness",
+                "lateness", "Lateness by rank and collective", arrivals, "collective", "lateness",
                 x_label="collective, in order of time", caption="Start after the earliest start of the collective.",
             )  # fmt: skip
         elif frames["per_step"]["step"].nunique() > 1:
@@ -203,32 +205,32 @@ class Stragglers(Analysis):
         yield from frames["notes"]["note"]
 
 
-def _summed(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    caused = every["margin"] * (every["ranks"] - 1)
-    groups = every.assign(caused=caused, late=is_late(every)).groupby(keys)
+def _summed(arrivals: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    caused = arrivals["margin"] * (arrivals["ranks"] - 1)
+    groups = arrivals.assign(caused=caused, late=is_late(arrivals)).groupby(keys)
     sums = groups[["last", "late", "margin", "caused", "wait"]].sum().rename(columns={"margin": "held_up"})
     return sums.assign(collectives=groups.size(), lateness=groups["lateness"].mean()).reset_index()
 
 
-def _by_rank(every: pd.DataFrame, ranks: list[int], named: list[int]) -> pd.DataFrame:
-    """One row per rank with communication, those without anything matched with zeros; of very many the latest first."""
-    table = _summed(every, ["rank"]).set_index("rank").reindex(ranks)
+def _by_rank(arrivals: pd.DataFrame, ranks: list[int], stragglers: list[int]) -> pd.DataFrame:
+    """Return a row per rank with communication, zeros where nothing is matched; of very many ranks the latest first."""
+    table = _summed(arrivals, ["rank"]).set_index("rank").reindex(ranks)
     counts = ["collectives", "last", "late", "held_up", "caused", "wait"]
     table[counts] = table[counts].fillna(0).astype("int64")
     table["lateness"] = table["lateness"].astype("float64")
-    table["lateness_p50"] = every.groupby("rank")["lateness"].median().reindex(ranks).astype("float64")
-    table["held_share"] = held_share(every, every).reindex(ranks).astype("float64")
-    table["straggler"] = ["yes" if rank in named else "" for rank in ranks]
+    table["lateness_p50"] = arrivals.groupby("rank")["lateness"].median().reindex(ranks).astype("float64")
+    table["held_share"] = held_share(arrivals, arrivals).reindex(ranks).astype("float64")
+    table["straggler"] = ["yes" if rank in stragglers else "" for rank in ranks]
     table = table.rename_axis("rank").reset_index()
     if len(table) <= MOST_BARS:
         return table
     return table.sort_values(["held_up", "lateness", "rank"], ascending=[False, False, True], ignore_index=True)
 
 
-def _held_up_longest(every: pd.DataFrame) -> pd.DataFrame:
-    groups = every.groupby("collective")
+def _held_up_longest(arrivals: pd.DataFrame) -> pd.DataFrame:
+    groups = arrivals.groupby("collective")
     first = groups[["name", "process_group", "ranks", "transfer"]].first()
-    last = every[every["last"].astype(bool)].set_index("collective")
+    last = arrivals[arrivals["last"].astype(bool)].set_index("collective")
     table = first.assign(
         step=last["step"],
         start=groups["start"].min(),
@@ -236,42 +238,39 @@ def _held_up_longest(every: pd.DataFrame) -> pd.DataFrame:
         margin=last["margin"],
         wait=groups["wait"].mean(),
     )
-    table = table.sort_values("margin", ascending=False, kind="stable").head(_MOST_COLLECTIVES)
+    table = table.sort_values("margin", ascending=False, kind="stable").head(_MAX_COLLECTIVES)
     table["step"] = table["step"].astype("float64").where(table["step"] != OUTSIDE)
     return table.reset_index()
 
 
 def _clock_rows(clocks: Clocks) -> pd.DataFrame:
     ranks = sorted(clocks.offset)
-    values = {
-        "offset": [clocks.offset[rank] for rank in ranks],
-        "residual": [clocks.residual[rank] for rank in ranks],
-        "used": [clocks.used[rank] for rank in ranks],
-    }
-    return pd.DataFrame({"rank": ranks, **values}).astype({"offset": "int64", "residual": "float64", "used": "int64"})
+    by_name = {"offset": clocks.offset, "residual": clocks.residual, "used": clocks.used}
+    columns = {name: [by_rank[rank] for rank in ranks] for name, by_rank in by_name.items()}
+    return pd.DataFrame({"rank": ranks, **columns}).astype({"offset": "int64", "residual": "float64", "used": "int64"})
 
 
-def _verdict(every: pd.DataFrame, ranks: pd.DataFrame, named: list[int]) -> str:
-    """Say what comes of it, in a sentence."""
-    if not len(every):
+def _verdict(arrivals: pd.DataFrame, ranks: pd.DataFrame, stragglers: list[int]) -> str:
+    """Say in a sentence which ranks are stragglers, if any."""
+    if not len(arrivals):
         return "Nobody's lateness can be told: no collective is recorded on more than one rank."
-    late, there = every.loc[is_late(every), "collective"].nunique(), every["collective"].nunique()
+    late, total = arrivals.loc[is_late(arrivals), "collective"].nunique(), arrivals["collective"].nunique()
     if not late:
         return "No straggler: no rank alone holds up a collective by more than 50 µs and 5 % of its transfer."
     worst = ranks.sort_values(["held_up", "rank"], ascending=[False, True])
-    if there == 1:
+    if total == 1:
         cost = text(worst["held_up"].iloc[0], _NS)
         return (
             f"One collective is too little to call a rank a straggler: rank {worst['rank'].iloc[0]} is late by {cost}."
         )
-    told = [
-        f"rank {rank} holds up {times:,} of them, by {text(cost, _NS)} in all"
-        for rank, times, cost in zip(worst["rank"], worst["late"], worst["held_up"], strict=True)
-        if rank in named or not named
+    sentences = [
+        f"rank {rank} holds up {count:,} of them, by {text(cost, _NS)} in all"
+        for rank, count, cost in zip(worst["rank"], worst["late"], worst["held_up"], strict=True)
+        if rank in stragglers or not stragglers
     ]
-    several, listed = len(named) > 1, ", ".join(map(str, named[:8]))
-    verdict = f"Rank{'s' * several} {listed} {'are stragglers' if several else 'is a straggler'}"
-    verdict = verdict if named else "No straggler by more than chance"
-    shown = "; ".join(told[: 4 if named else 1])
+    several, names = len(stragglers) > 1, ", ".join(map(str, stragglers[:8]))
+    verdict = f"Rank{'s' * several} {names} {'are stragglers' if several else 'is a straggler'}"
+    verdict = verdict if stragglers else "No straggler by more than chance"
+    details = "; ".join(sentences[: 4 if stragglers else 1])
     are = "is" if late == 1 else "are"
-    return f"{verdict}: {late:,} of {there:,} collectives {are} held up by one rank alone; {shown}."
+    return f"{verdict}: {late:,} of {total:,} collectives {are} held up by one rank alone; {details}."
