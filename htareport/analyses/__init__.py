@@ -101,19 +101,20 @@ class Analysis(Configurable, ABC):
 
 
 def analysis_classes() -> dict[str, type[Analysis]]:
-    """Every analysis of this package and of installed plug-ins by name, in report order."""
+    """Return the analyses of this package and of installed plug-ins by name, in report order."""
     own = list(classes_in(__name__, Analysis))  # type: ignore[type-abstract]  # Only concrete ones are found.
     classes = own.copy()
-    taken = {analysis.name for analysis in own if analysis.__module__ in module_names(__name__)}
+    own_names = {analysis.name for analysis in own if analysis.__module__ in module_names(__name__)}
     for analysis in classes_from_entry_points(ENTRY_POINT_GROUP, "analysis"):
-        if analysis.name in taken:
+        if analysis.name in own_names:
             _log.warning("the analysis %s of %s is left out: that name is taken", analysis.name, analysis.__module__)
         else:
             classes.append(analysis)
     order = list(Group)
-    return {each.name: each for each in sorted(classes, key=lambda c: (order.index(c.group), c.order, c.name))}
+    classes.sort(key=lambda analysis: (order.index(analysis.group), analysis.order, analysis.name))
+    return {analysis.name: analysis for analysis in classes}
 
 
 def discover() -> list[Analysis]:
-    """Every analysis with its default thresholds, in report order."""
+    """Return all analyses with their default thresholds, in report order."""
     return [analysis() for analysis in analysis_classes().values()]

@@ -249,7 +249,7 @@ def _composition(rank: Rank, series: Series, peak_row: int) -> tuple[pd.DataFram
     live = first + live_rows(series.address[first : peak_row + 1], series.size[first : peak_row + 1])
     sizes, peak = series.size[live], max(int(series.allocated[peak_row]), 1)
     frame = pd.DataFrame({"operator": outermost_operators(rank, series, live), "bytes": sizes})
-    table = frame.groupby("operator")["bytes"].agg(bytes="sum", count="size", largest="max")
+    table = frame.groupby("operator").agg(bytes=("bytes", "sum"), count=("bytes", "size"), largest=("bytes", "max"))
     table = table.sort_values(["bytes", "operator"], ascending=[False, True]).reset_index()
     pooled, pooled_rows = table.iloc[_MAX_OPERATORS:], []
     if len(pooled):

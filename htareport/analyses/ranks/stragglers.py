@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import pandas as pd
@@ -245,7 +245,11 @@ def _held_up_longest(arrivals: pd.DataFrame) -> pd.DataFrame:
 
 def _clock_rows(clocks: Clocks) -> pd.DataFrame:
     ranks = sorted(clocks.offset)
-    by_name = {"offset": clocks.offset, "residual": clocks.residual, "used": clocks.used}
+    by_name: dict[str, Mapping[int, float]] = {
+        "offset": clocks.offset,
+        "residual": clocks.residual,
+        "used": clocks.used,
+    }
     columns = {name: [by_rank[rank] for rank in ranks] for name, by_rank in by_name.items()}
     return pd.DataFrame({"rank": ranks, **columns}).astype({"offset": "int64", "residual": "float64", "used": "int64"})
 

@@ -1,8 +1,8 @@
-"""Where the time goes by what the user annotated, on the host and on the devices."""
+"""The analysis of annotations: time of `record_function` ranges and profiler steps on the host and the devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -16,19 +16,20 @@ from htareport.rank.annotations import annotation_of, device_annotations, host_a
 from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, chart_of, key, stacked_rows
 from htareport.report.rank_charts import by_rank, cut_note
 from htareport.report.units import text
 from htareport.rows import classify
 
 _NS = Unit.NANOSECONDS
-_STEPS = "ProfilerStep#…"  # What all steps are called together.
-_MOST_NAMES = 150  # Of a rank, on the host and on the device.
-_MOST_LEVELS = 64  # Annotations around a kernel that are looked at.
-_SHOWN = 12
-_IN_RANKS = 6
-_PARTS = {"own": "outside nested annotations", "nested": "in nested annotations"}
-_NAME = "Name as recorded; all profiler steps are one row."
+_STEPS = "ProfilerStep#…"  # The name of all profiler steps together.
+_MAX_NAMES = 150  # Of a rank, on the host and on the device.
+_MAX_LEVELS = 64  # Annotations around a kernel that are counted.
+_MAX_BARS = 12
+_MAX_SERIES = 6
+_OTHER_NAMES = "others"
+_TIME_LABELS = {"own": "outside nested annotations", "nested": "in nested annotations"}
+_NAME_HELP = "Name as recorded; all profiler steps are one row."
 _TIMES = (
     Column("count", "Count", Unit.COUNT, "Ranges of this name."),
     Column("sum", "Total", _NS, "Sum of their durations; one within another of the same name counts again."),
@@ -83,10 +84,12 @@ class Annotations(Analysis):
     requires = frozenset({Capability.ANNOTATIONS})
     tables = (
         TableSpec(
-            "host", "On the host, all ranks together", (key("name", "Annotation", Unit.NAME, _NAME), *_TIMES, *_WORK)
+            "host",
+            "On the host, all ranks together",
+            (key("name", "Annotation", Unit.NAME, _NAME_HELP), *_TIMES, *_WORK),
         ),
         TableSpec(
-            "device", "On the device, all ranks together", (key("name", "Annotation", Unit.NAME, _NAME), *_TIMES)
+            "device", "On the device, all ranks together", (key("name", "Annotation", Unit.NAME, _NAME_HELP), *_TIMES)
         ),
         TableSpec(
             "by_rank",
@@ -94,7 +97,7 @@ class Annotations(Analysis):
             (
                 key("rank", "Rank"),
                 key("place", "Where", Unit.TEXT, "On the host or on the device."),
-                key("name", "Annotation", Unit.NAME, _NAME),
+                key("name", "Annotation", Unit.NAME, _NAME_HELP),
                 *_TIMES,
                 Column("std", "Std", _NS, "Sample standard deviation of the durations; 0 for one."),
             ),
@@ -119,39 +122,35 @@ class Annotations(Analysis):
         for name, frame in frames.items():
             frame["name"] = pd.Series(kernel_launches.texts(rank, frame["name"]), dtype=object, index=frame.index)
             frame["name"] = frame["name"].where(~frame["is_step"].astype(bool), _STEPS)
-            frames[name] = frame.drop(columns="is_step").head(at_most(_MOST_NAMES, len(frame)))
+            frames[name] = frame.drop(columns="is_step").head(at_most(_MAX_NAMES, len(frame)))
         return frames | {"size": pd.DataFrame([size])}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
-        places = {"host": frames["host"], "device": frames["device"]}
-        every = pd.concat([f.assign(place=place) for place, f in places.items() if len(f)], ignore_index=True)
-        out: Frames = {"by_rank": every, "size": frames["size"]}
-        for place, frame in places.items():
-            pooled = kernel_stats.merged(frame, ["name"])
-            extra = [c for c in ("own", "kernels", "device", "device_sum", "under") if c in frame.columns]
-            more = frame.groupby("name")[extra].sum().reset_index()
-            table = pooled.merge(more, on="name")
-            out[place] = table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
-        return out
+        by_side = {"host": frames["host"], "device": frames["device"]}
+        by_rank = [frame.assign(place=side) for side, frame in by_side.items() if len(frame)]
+        tables: Frames = {"by_rank": pd.concat(by_rank, ignore_index=True), "size": frames["size"]}
+        for side, frame in by_side.items():
+            sums = [name for name in ("own", "kernels", "device", "device_sum", "under") if name in frame.columns]
+            table = kernel_stats.merged(frame, ["name"]).merge(
+                frame.groupby("name")[sums].sum().reset_index(), on="name"
+            )
+            tables[side] = table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
+        return tables
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        for place, where in (("host", "on the host"), ("device", "on the device")):
-            top = frames[place].head(_SHOWN)
+        for side in ("host", "device"):
+            top = frames[side].head(_MAX_BARS)
             if len(top):
-                long = top.assign(nested=(top["sum"] - top["own"])).melt(
-                    "name", list(_PARTS), var_name="part", value_name="value"
-                )
-                yield Chart(
-                    place,
-                    f"Annotations {where}",
+                yield chart_of(
+                    self.tables[0],
+                    side,
+                    f"Annotations on the {side}",
                     Mark.STACKED_BAR,
-                    long.replace({"part": _PARTS}),
+                    stacked_rows(top.assign(nested=top["sum"] - top["own"]), "name", _TIME_LABELS),
                     "name",
                     "value",
                     "part",
-                    x_label="annotation",
-                    x_unit=Unit.NAME,
                     caption="Sum of the durations over all ranks and steps; a nested one is part of those around it.",
                 )
         yield from self._duration_chart(frames)
@@ -160,50 +159,47 @@ class Annotations(Analysis):
 
     def _work_chart(self, frames: Frames) -> Iterator[Chart]:
         host = frames["host"]
-        busy = host[host["device"] > 0].sort_values("device", ascending=False, kind="stable").head(_SHOWN)
+        busy = host[host["device"] > 0].sort_values("device", ascending=False, kind="stable").head(_MAX_BARS)
         if len(busy):
-            yield Chart(
+            yield chart_of(
+                self.tables[0],
                 "work",
                 "Device work by annotation",
                 Mark.BAR,
                 busy,
                 "device",
                 "name",
-                x_label="device busy",
-                x_unit=_NS,
-                y_unit=Unit.NAME,
                 caption="Time in which the kernels run that were launched in an annotation and in none within it.",
             )
 
     def _duration_chart(self, frames: Frames) -> Iterator[Chart]:
-        place = "device" if len(frames["device"]) else "host"
-        several = frames[place][frames[place]["count"] > 1].head(_SHOWN)
-        if len(several):
-            yield Chart(
+        side = _main_side(frames)
+        repeated = frames[side][frames[side]["count"] > 1].head(_MAX_BARS)
+        if len(repeated):
+            yield chart_of(
+                self.tables[0],
                 "durations",
-                f"Durations of annotations on the {place}",
+                f"Durations of annotations on the {side}",
                 Mark.RANGE,
-                several,
+                repeated,
                 "mean",
                 "name",
                 low="min",
                 high="max",
                 x_label="duration",
-                x_unit=_NS,
-                y_unit=Unit.NAME,
                 caption="Mean, and whiskers from the shortest to the longest, over all ranks and steps.",
             )
 
     def _rank_chart(self, frames: Frames) -> Iterator[Chart]:
-        place = "device" if len(frames["device"]) else "host"
-        rows = frames["by_rank"][frames["by_rank"]["place"] == place]
+        side = _main_side(frames)
+        rows = frames["by_rank"][frames["by_rank"]["place"] == side]
         if rows["rank"].nunique() > 1:
-            top = rows.groupby("name")["own"].sum().sort_values(ascending=False, kind="stable").index[:_IN_RANKS]
+            top = rows.groupby("name")["own"].sum().sort_values(ascending=False, kind="stable").index[:_MAX_SERIES]
             wide = rows.pivot_table(index="rank", columns="name", values="own", aggfunc="sum", fill_value=0)
-            chosen = wide[list(top)].assign(**{_REST: wide.drop(columns=list(top)).sum(axis=1)})
-            parts = {name: str(name) for name in chosen.columns if chosen[name].any()}
-            caption = f"On the {place}, outside nested annotations."
-            yield by_rank("ranks", "Annotations by rank", chosen.reset_index(), parts, caption=caption)
+            wide = wide[list(top)].assign(**{_OTHER_NAMES: wide.drop(columns=list(top)).sum(axis=1)})
+            series = {name: str(name) for name in wide.columns if wide[name].any()}
+            caption = f"On the {side}, outside nested annotations."
+            yield by_rank("ranks", "Annotations by rank", wide.reset_index(), series, caption=caption)
 
     def notes(self, frames: Frames) -> Iterator[str]:
         size = frames["size"]
@@ -217,22 +213,28 @@ class Annotations(Analysis):
                     f"{share} of the device time is only within annotations of the device, not launched within one of "
                     "the host."
                 )
-        for place in ("host", "device"):
-            yield from cut_note(f"on the {place}", size[place], _MOST_NAMES, "of most time")
+        for side in ("host", "device"):
+            yield from cut_note(f"on the {side}", size[side], _MAX_NAMES, "of most time")
 
 
-_REST = "others"
+def _main_side(frames: Frames) -> str:
+    return "device" if len(frames["device"]) else "host"
 
 
 def _labels(rank: Rank, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Codes of names, those of all steps the same."""
+    """Return codes of names, those of all steps the same."""
     used, inverse = np.unique(codes, return_inverse=True)
-    steps = np.array([classify.step_number(name) is not None for name in kernel_launches.texts(rank, used)], np.bool_)
-    return np.where(steps, used[steps].min(initial=np.iinfo(np.int64).max), used)[inverse]
+    is_step = _are_steps(rank, used)
+    return np.where(is_step, used[is_step].min(initial=np.iinfo(np.int64).max), used)[inverse]
+
+
+def _are_steps(rank: Rank, codes: Iterable[int]) -> NDArray[np.bool_]:
+    names = kernel_launches.texts(rank, codes)
+    return np.array([classify.step_number(name) is not None for name in names], np.bool_)
 
 
 def _statistics(rank: Rank, rows: pd.DataFrame) -> pd.DataFrame:
-    """Statistics of the durations by name, largest sum first: name, count, sum, self, mean, min, max, m2, is_step."""
+    """Return statistics of durations by name, largest sum first: name, count, sum, own, mean, min, max, m2, is_step."""
     name = _labels(rank, rows["name"].to_numpy())
     groups = rows.groupby(name)
     table = groups["dur"].agg(["count", "sum", "mean", "min", "max"])
@@ -241,43 +243,44 @@ def _statistics(rank: Rank, rows: pd.DataFrame) -> pd.DataFrame:
     table["m2"] = (deviation**2).groupby(name).sum()
     table["std"] = np.where(table["count"] > 1, np.sqrt(table["m2"] / np.maximum(table["count"] - 1, 1)), 0.0)
     table = table.rename_axis("name").reset_index()
-    table["is_step"] = [classify.step_number(name) is not None for name in kernel_launches.texts(rank, table["name"])]
+    table["is_step"] = _are_steps(rank, table["name"])
     return table.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
 
 
-def _work(rank: Rank, rows: pd.DataFrame, owner: NDArray[np.int64], levels: int = _MOST_LEVELS) -> pd.DataFrame:
-    """Device work by name of the annotations that own it: name, kernels, device, device_sum, under (ns)."""
+def _work(rank: Rank, rows: pd.DataFrame, owner: NDArray[np.int64], levels: int = _MAX_LEVELS) -> pd.DataFrame:
+    """Return device work by name of the annotations that own it: name, kernels, device, device_sum, under (ns)."""
+    # From the innermost annotation of each device event outwards, the events of every annotation around them.
     events = rank.device_events
     label, parent = _labels(rank, rows["name"].to_numpy()), rows["parent"].to_numpy()
     event = np.flatnonzero(owner >= 0).astype(np.int32)
-    at, parts = owner[event], list[tuple[NDArray[np.int64], NDArray[np.int32]]]()
-    while len(event) and len(parts) < levels:
-        parts.append((label[at], event))
-        at = parent[at]
-        event, at = event[at >= 0], at[at >= 0]
+    annotation, level_events = owner[event], list[tuple[NDArray[np.int64], NDArray[np.int32]]]()
+    while len(event) and len(level_events) < levels:
+        level_events.append((label[annotation], event))
+        annotation = parent[annotation]
+        event, annotation = event[annotation >= 0], annotation[annotation >= 0]
     names = unique_sorted(label)
-    out = pd.DataFrame({"name": names})
-    first = parts[0] if parts else (label[:0], event[:0])
-    position = np.searchsorted(names, first[0])
-    out["kernels"] = np.bincount(position, minlength=len(names)).astype(np.int64)
-    out["device_sum"] = kernel_launches.summed(position, events["dur"].to_numpy()[first[1]], len(names))
-    for column, used in (("device", parts[:1]), ("under", parts)):
-        found = np.concatenate([label[:0], *(labels for labels, _ in used)])
-        which = np.concatenate([event[:0], *(each for _, each in used)])
-        out[column] = _busy(events, np.searchsorted(names, found), which, len(names))
-    return out
+    table = pd.DataFrame({"name": names})
+    labels, innermost_events = level_events[0] if level_events else (label[:0], event[:0])
+    position = np.searchsorted(names, labels)
+    table["kernels"] = np.bincount(position, minlength=len(names)).astype(np.int64)
+    table["device_sum"] = kernel_launches.summed(position, events["dur"].to_numpy()[innermost_events], len(names))
+    for column, used_levels in (("device", level_events[:1]), ("under", level_events)):
+        labels = np.concatenate([label[:0], *(labels for labels, _ in used_levels)])
+        event_rows = np.concatenate([event[:0], *(rows for _, rows in used_levels)])
+        table[column] = _busy(events, np.searchsorted(names, labels), event_rows, len(names))
+    return table
 
 
-def _busy(events: pd.DataFrame, owner: NDArray[np.int64], which: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """Time in which at least one of an owner's device events runs, summed over devices."""
+def _busy(events: pd.DataFrame, owner: NDArray[np.int64], rows: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+    """Return the time in which at least one of an owner's device events runs, summed over devices."""
     device = pd.factorize(events["device"])[0].astype(np.int32)
-    order = np.lexsort((which, device[which], owner))  # Device events are in order of start.
-    owner, which = owner[order], which[order]
-    new = np.zeros(len(owner), np.int64)
-    limits = np.flatnonzero((np.diff(owner) != 0) | (np.diff(device[which]) != 0)) + 1
+    order = np.lexsort((rows, device[rows], owner))  # Device events are in order of start.
+    owner, rows = owner[order], rows[order]
+    new = np.zeros(len(owner), np.int64)  # Time of each event in which none of the owner's earlier ones runs.
+    limits = np.flatnonzero((np.diff(owner) != 0) | (np.diff(device[rows]) != 0)) + 1
+    all_starts, all_ends = events["ts"].to_numpy()[rows], events["end"].to_numpy()[rows]
     for first, last in pairwise([0, *limits.tolist(), len(owner)]):
-        rows = which[first:last]
-        starts, ends = events["ts"].to_numpy()[rows], events["end"].to_numpy()[rows]
+        starts, ends = all_starts[first:last], all_ends[first:last]
         reach = np.maximum.accumulate(ends)
         new[first:last] = ends - starts
         new[first + 1 : last] = np.maximum(reach[1:] - np.maximum(reach[:-1], starts[1:]), 0)

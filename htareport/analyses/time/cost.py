@@ -1,4 +1,4 @@
-"""What a step costs, what of that is lost, and how much is done per second."""
+"""The analysis of cost and throughput: money per hour and per 1,000 steps, samples and tokens per second."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from htareport.analyses import Analysis, Frames, Group, Job, Range
 from htareport.rank.capability import Capability
 from htareport.rank.device_time import NO_STEPS, PARTS, busy_sets, shares, step_times, times
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.units import text
 
 _NS_PER_SECOND = 10**9
 _NS_PER_HOUR = 3600 * _NS_PER_SECOND
-_STEPS = 1000  # The cost of one is a fraction of a cent.
+_NUM_STEPS = 1000  # The cost of one is a fraction of a cent.
 _MONEY = "In the currency of the price."
 _Amount: TypeAlias = Annotated[float, Range(least=0)]
 
@@ -92,8 +92,7 @@ class Cost(Analysis):
             sets = busy_sets(rank, events)
             spans.append(times(events, sets))
             in_steps.append(step_times(steps, sets))
-        columns = ["span", *PARTS]
-        gpus = pd.DataFrame(spans, columns=columns).astype("int64")
+        gpus = pd.DataFrame(spans, columns=["span", *PARTS]).astype("int64")
         return {"lengths": lengths, "gpus": gpus, "per_step": pd.concat(in_steps, ignore_index=True)}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
@@ -102,54 +101,51 @@ class Cost(Analysis):
         step = float(slowest.mean()) if len(slowest) else None
         gpus = frames["gpus"]
         hour = self.gpu_hour * (self.num_gpus or len(gpus)) if len(gpus) else 0.0
-        parts = _parts(shares(gpus, frames["per_step"]).iloc[0], hour, step)
-        return {"parts": parts if hour else parts.iloc[:0], "throughput": self._throughput(step, hour)}
+        costs = _money_by_part(shares(gpus, frames["per_step"]).iloc[0], hour, step)
+        return {"parts": costs if hour else costs.iloc[:0], "throughput": self._throughput(step, hour)}
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
         for row in frames["throughput"].to_dict("records"):
             words = "At the job's step time, for the whole job."
             detail = f"{text(row['per_step'], Unit.COUNT)} per step"
-            name = f"{row['what']}_per_second"
-            yield Fact(
-                name, f"{row['what']} per second", row["per_second"], Unit.NUMBER, detail, words, Better.HIGHER, 5
-            )
-        parts = frames["parts"]
-        if len(parts):
-            column, label = ("steps", "1,000 steps cost") if parts["steps"].notna().all() else ("hour", "an hour costs")
-            total, used = parts[column].sum(), parts.loc[parts["part"] == PARTS["compute"], column].sum()
+            name, label = f"{row['what']}_per_second", f"{row['what']} per second"
+            yield Fact(name, label, row["per_second"], Unit.NUMBER, detail, words, Better.HIGHER, 5)
+        costs = frames["parts"]
+        if len(costs):
+            column, label = ("steps", "1,000 steps cost") if costs["steps"].notna().all() else ("hour", "an hour costs")
+            total, used = costs[column].sum(), costs.loc[costs["part"] == PARTS["compute"], column].sum()
             detail = f"{text(total - used, Unit.NUMBER)} of it not computing"
             yield Fact("cost", label, total, Unit.NUMBER, detail, _MONEY, Better.LOWER, 6)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
-        parts = frames["parts"]
-        if len(parts):
-            yield Chart(
+        costs = frames["parts"]
+        if len(costs):
+            yield chart_of(
+                self.tables[0],
                 "hour",
                 "Cost of an hour",
                 Mark.BAR,
-                parts,
+                costs,
                 "hour",
                 "part",
-                x_unit=Unit.NUMBER,
-                y_unit=Unit.TEXT,
                 x_label="in the currency of the price",
                 caption="All GPUs together, by what they do meanwhile.",
             )
 
     def _throughput(self, step: float | None, hour: float) -> pd.DataFrame:
         rows = list[tuple[str, float, float, float | None]]()
-        for what, count in (("samples", self.samples_per_step), ("tokens", self.tokens_per_step)):
+        for unit, count in (("samples", self.samples_per_step), ("tokens", self.tokens_per_step)):
             if count and step:
                 cost = hour * step / _NS_PER_HOUR / count * 1e6 if hour else None
-                rows.append((what, count, count * _NS_PER_SECOND / step, cost))
+                rows.append((unit, count, count * _NS_PER_SECOND / step, cost))
         columns = ["per_step", "per_second", "cost"]
         return pd.DataFrame(rows, columns=["what", *columns]).astype(dict.fromkeys(columns, "float64"))
 
 
-def _parts(share: pd.Series[Any], hour: float, step: float | None) -> pd.DataFrame:
-    """The parts of an hour, and of 1,000 steps where there are any."""
-    table = pd.DataFrame({"part": list(PARTS.values()), "share": [share[part] for part in PARTS]})
+def _money_by_part(share: pd.Series[Any], hour: float, step: float | None) -> pd.DataFrame:
+    """Return what goes into compute, communication, memory and idle time, of an hour and of 1,000 steps if any."""
+    table = pd.DataFrame({"part": list(PARTS.values()), "share": [share[use] for use in PARTS]})
     table["share"] = table["share"].astype("float64")
     table["hour"] = table["share"] * hour
-    table["steps"] = table["hour"] * (_STEPS * step / _NS_PER_HOUR if step else math.nan)
+    table["steps"] = table["hour"] * (_NUM_STEPS * step / _NS_PER_HOUR if step else math.nan)
     return table

@@ -1,4 +1,4 @@
-"""What the length of a step hangs on."""
+"""The analysis of the critical path of a step: what bounds it, which operators and kernels lie on it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,20 @@ from htareport.rank.capability import Capability
 from htareport.rank.critical_path import stretch, summary
 from htareport.rank.critical_path.activity import Activity, Span
 from htareport.rank.critical_path.graph import ActivityGraph, Rules, activity_graph
-from htareport.rank.critical_path.summary import BOUNDS, LABELS, Bound
+from htareport.rank.critical_path.summary import BOUNDS, LABELS, MEANINGS, Bound
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import by_rank
 from htareport.report.units import counted, text
 
 _NS = Unit.NANOSECONDS
-_ON_PATH = 25  # Names, and edges, in the tables.
-_OFF_PATH = 10
-_MARKS = 800
+_MAX_ON_PATH = 25  # Names, and edges, in the tables.
+_MAX_OFF_PATH = 10
+_MAX_MARKS = 800
 _UNSET = -1
 _HOST_BOUNDS = [Bound.HOST, Bound.PYTHON, Bound.LOADING, Bound.LAUNCH]
-_MEANINGS = {
-    Bound.HOST: "Operators and runtime calls at work on the host.",
-    Bound.PYTHON: "Between operators on the main thread: Python, or anything else that is not traced.",
-    Bound.LOADING: "Host rows that load data, by their names.",
-    Bound.LAUNCH: "From the start of a launch to that of its kernel, which found its stream free.",
-    Bound.COMPUTE: "Kernels at work.",
-    Bound.COMM: "Collectives and transfers between ranks, the wait for other ranks in them too.",
-    Bound.MEMORY: "Memory copies and fills of the device.",
-    Bound.GAP: "From the end of a kernel to the start of the one that waited for it, on any stream.",
-    Bound.EARLIER: "From the step's start until the device is done with what earlier steps launched.",
-}
-_HEADS = {bound: LABELS[bound][0].upper() + LABELS[bound][1:] for bound in BOUNDS}
-_NAMES = " ".join(f"{_HEADS[bound]}: {words}" for bound, words in _MEANINGS.items())
+_LABELS = {bound: LABELS[bound][0].upper() + LABELS[bound][1:] for bound in BOUNDS}
+_BOUND_HELP = " ".join(f"{_LABELS[bound]}: {words}" for bound, words in MEANINGS.items())
 _BOUND = key("bound", "Bound by", Unit.TEXT, "What its time counts as.")
 _TOTAL = Column(
     "total", "Total", _NS, "Time of all its calls in the window, without what they call and without waiting."
@@ -89,7 +78,7 @@ class CriticalPath(Analysis):
             "bounds",
             "By what bounds it",
             (
-                key("bound", "Bound by", Unit.TEXT, _NAMES),
+                key("bound", "Bound by", Unit.TEXT, _BOUND_HELP),
                 Column("time", "On the path", _NS, "Time that the path spends on it.", better=Better.LOWER),
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
                 Column("count", "Pieces", Unit.COUNT, "Edges of the path, those of no length left out."),
@@ -100,7 +89,12 @@ class CriticalPath(Analysis):
             "names",
             "Operators and kernels",
             (
-                key("name", "Name", Unit.NAME, f"Operator, call or kernel: the {_ON_PATH} with most time on the path."),
+                key(
+                    "name",
+                    "Name",
+                    Unit.NAME,
+                    f"Operator, call or kernel: the {_MAX_ON_PATH} with most time on the path.",
+                ),
                 _BOUND,
                 Column("time", "On the path", _NS, "Time that the path spends in its calls.", better=Better.LOWER),
                 Column("share", "Share", Unit.RATIO, "Share of the path's length."),
@@ -116,7 +110,7 @@ class CriticalPath(Analysis):
                     "name",
                     "Name",
                     Unit.NAME,
-                    f"Operator, call or kernel without time on the path: {_OFF_PATH} of them.",
+                    f"Operator, call or kernel without time on the path: {_MAX_OFF_PATH} of them.",
                 ),
                 _BOUND,
                 _TOTAL,
@@ -151,7 +145,7 @@ class CriticalPath(Analysis):
                 Column("step", "Step", Unit.ID, "The step whose path it is; none where it is not one of a step."),
                 Column("window", "Window", _NS, "Length of the step or annotation, or of everything recorded."),
                 Column("path", "Path", _NS, "Length of the longest path.", better=Better.LOWER),
-                *(Column(str(bound), _HEADS[bound], _NS, _MEANINGS[bound]) for bound in BOUNDS),
+                *(Column(str(bound), _LABELS[bound], _NS, MEANINGS[bound]) for bound in BOUNDS),
             ),
             is_detail=True,
         ),
@@ -173,7 +167,7 @@ class CriticalPath(Analysis):
         return self._frames(rank, span, step)
 
     def span(self, rank: Rank) -> tuple[Span | None, int | None]:
-        """The window on a rank and its step, if it is one. ValueError if what was asked for is not there."""
+        """Return the window on a rank, and its step if it is one. ValueError if the rank lacks what the options name."""
         if self.annotation:
             rows = stretch.annotation_rows(rank, self.annotation)
             if not 0 <= self.instance < len(rows):
@@ -189,35 +183,34 @@ class CriticalPath(Analysis):
         return span, step
 
     def graph(self, rank: Rank, span: Span) -> ActivityGraph:
-        """The graph of a window under these options."""
-        loading = tuple(part.strip() for part in self.data_loading.split(",") if part.strip())
+        """Return the graph of a window under these options."""
+        loading = tuple(name.strip() for name in self.data_loading.split(",") if name.strip())
         return activity_graph(Activity(rank, span, loading), Rules(self.python_time))
 
     def _frames(self, rank: Rank, span: Span, step: int | None) -> Frames:
-        found = self.graph(rank, span)
-        bounds, path = summary.bounds_of(found), found.graph.path
-        table = summary.by_bound(found, bounds)
-        names = summary.by_name(found, bounds)
-        edges = summary.path_edges(found, bounds)
-        off_path = names[(names["time"] == 0) & (names["total"] > 0)][:_OFF_PATH]
-        longest = edges.assign(duration=edges["end"] - edges["start"]).sort_values(
-            ["duration", "start"], ascending=[False, True]
-        )
+        graph = self.graph(rank, span)
+        bounds, path = summary.bounds_of(graph), graph.graph.path
+        table = summary.by_bound(graph, bounds)
+        names = summary.by_name(graph, bounds)
+        edges = summary.path_edges(graph, bounds)
+        off_path = names[(names["time"] == 0) & (names["total"] > 0)][:_MAX_OFF_PATH]
+        longest = edges.assign(duration=edges["end"] - edges["start"])
+        longest = longest.sort_values(["duration", "start"], ascending=[False, True])
         times = dict(zip(table["bound"], table["time"], strict=True))
         row = {
             "step": step,
             "window": span.end - span.start,
             "path": path.length,
-            "shifted": found.shifted,
-            "device_events": len(found.activity.device),
+            "shifted": graph.shifted,
+            "device_events": len(graph.activity.device),
             **{str(bound): times.get(str(bound), 0) for bound in BOUNDS},
         }
         return {
             "bounds": table[table["time"] > 0] if path.length else table,
-            "names": names[names["time"] > 0][:_ON_PATH],
+            "names": names[names["time"] > 0][:_MAX_ON_PATH],
             "off_path": off_path.sort_values(["slack", "total"], ascending=[True, False]),
-            "edges": longest[:_ON_PATH].drop(columns="end").reset_index(drop=True),
-            "marks": summary.marks(edges, at_most(_MARKS, len(edges))),
+            "edges": longest[:_MAX_ON_PATH].drop(columns="end").reset_index(drop=True),
+            "marks": summary.marks(edges, at_most(_MAX_MARKS, len(edges))),
             "ranks": pd.DataFrame([row]).astype({"step": object}),
         }
 
@@ -226,19 +219,19 @@ class CriticalPath(Analysis):
         if not len(ranks):
             raise ValueError(f"no rank {self.rank}, or nothing on it")
         shown = ranks["rank"].min()
-        parts = {name: frame[frame["rank"] == shown].drop(columns="rank") for name, frame in frames.items()}
-        whole = int(ranks["path"][ranks["rank"] == shown].iloc[0]) or None
+        tables = {name: frame[frame["rank"] == shown].drop(columns="rank") for name, frame in frames.items()}
+        length = int(ranks["path"][ranks["rank"] == shown].iloc[0]) or None
         labels = {str(bound): label for bound, label in LABELS.items()}
         for name in ("bounds", "names", "off_path", "edges", "marks"):
-            parts[name] = parts[name].assign(bound=parts[name]["bound"].map(labels))
+            tables[name] = tables[name].assign(bound=tables[name]["bound"].map(labels))
         for name in ("bounds", "names"):
-            share = parts[name]["time"] / whole if whole else float("nan")
-            parts[name] = parts[name].assign(share=share).astype({"share": "float64"})
+            share = tables[name]["time"] / length if length else float("nan")
+            tables[name] = tables[name].assign(share=share).astype({"share": "float64"})
         for name in ("edges", "marks"):
-            parts[name] = parts[name].assign(start=parts[name]["start"] - job.zero_ns)
-        parts["marks"] = parts["marks"].assign(end=parts["marks"]["end"] - job.zero_ns)
-        parts["edges"] = parts["edges"].assign(place=range(1, len(parts["edges"]) + 1))
-        return {**parts, "ranks": ranks}
+            tables[name] = tables[name].assign(start=tables[name]["start"] - job.zero_ns)
+        tables["marks"] = tables["marks"].assign(end=tables["marks"]["end"] - job.zero_ns)
+        tables["edges"] = tables["edges"].assign(place=range(1, len(tables["edges"]) + 1))
+        return {**tables, "ranks": ranks}
 
     def notes(self, frames: Frames) -> Iterator[str]:
         ranks = frames["ranks"]
@@ -258,7 +251,7 @@ class CriticalPath(Analysis):
     def facts(self, frames: Frames) -> Iterator[Fact]:
         row = frames["ranks"].sort_values("rank").iloc[0]
         if row["path"] and not row["device_events"] and row[str(Bound.COMM)]:
-            share, words = row[str(Bound.COMM)] / row["path"], _MEANINGS[Bound.COMM]
+            share, words = row[str(Bound.COMM)] / row["path"], MEANINGS[Bound.COMM]
             name = "critical_path_comm_share"
             yield Fact(name, "of the critical path is communication", share, Unit.RATIO, "on the host", words)
         if row["path"] and row["device_events"]:  # Else there is nothing but the host.
@@ -266,30 +259,23 @@ class CriticalPath(Analysis):
             words = (
                 "Share of operators, Python, data loading and launches on the host in the length of the critical path."
             )
-            yield Fact(
-                "critical_path_host_share",
-                "of the critical path is the host",
-                share,
-                Unit.RATIO,
-                "operators, Python, loading, launches",
-                words,
-                Better.LOWER,
-            )
+            name, detail = "critical_path_host_share", "operators, Python, loading, launches"
+            yield Fact(name, "of the critical path is the host", share, Unit.RATIO, detail, words, Better.LOWER)
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         ranks = frames["ranks"]
-        there = {str(bound): LABELS[bound] for bound in BOUNDS if ranks[str(bound)].any()}
-        if there:
+        if series := {str(bound): LABELS[bound] for bound in BOUNDS if ranks[str(bound)].any()}:
             yield by_rank(
                 "bounds",
                 "Critical path by what bounds it",
                 ranks,
-                there,
+                series,
                 caption="Time on the longest path through the window, by what it is spent on.",
             )
         marks = frames["marks"].assign(order=frames["marks"]["bound"].map(list(LABELS.values()).index))
         marks = marks.sort_values("order", kind="stable").drop(columns="order")  # Colours in the order of the bars.
-        yield Chart(
+        yield chart_of(
+            self.tables[3],
             "timeline",
             f"The path over time, rank {ranks['rank'].min()}",
             Mark.TIMELINE,
@@ -300,8 +286,5 @@ class CriticalPath(Analysis):
             x2="end",
             text="name",
             x_label="time",
-            y_label="",
-            x_unit=_NS,
-            y_unit=Unit.TEXT,
             caption="Where the path runs: host threads and streams. Neighbouring pieces of one kind are joined.",
         )

@@ -1,4 +1,4 @@
-"""What the host did while the devices were idle."""
+"""The analysis of GPU idle time by its cause on the host: what the CPU did meanwhile."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.idle import Cause, attribute
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import by_rank, cut_note
 
 _NS = Unit.NANOSECONDS
-_MOST_NAMES, _SHOWN = 200, 12
+_MAX_NAMES, _MAX_BARS = 200, 12
 _MEANINGS = {
     Cause.LOADING: "The data loader runs: the device waits for the next batch.",
     Cause.COMPILING: "Code is compiled, looked up or loaded: Dynamo, Inductor, Triton, modules of the driver.",
@@ -97,16 +97,16 @@ class IdleCauses(Analysis):
     )  # fmt: skip
 
     def map(self, rank: Rank) -> Frames:
-        found = attribute(rank)
-        times = found.times.assign(within=found.times["time"].where(found.times["step"] >= 0, 0))
-        sums = times.groupby(["device", "cause"], sort=False)[["time", "within"]].sum().reset_index()
-        there = pd.DataFrame({"device": list(rank.devices)})
-        names = found.names.sort_values(["time", "name"], ascending=[False, True], ignore_index=True)
+        attribution = attribute(rank)
+        times = attribution.times
+        times = times.assign(in_steps=times["time"].where(times["step"] >= 0, 0))
+        sums = times.groupby(["device", "cause"], sort=False)[["time", "in_steps"]].sum().reset_index()
+        names = attribution.names.sort_values(["time", "name"], ascending=[False, True], ignore_index=True)
         names = names[names["time"] > 0]
         return {
-            "ranks": sums.astype({"time": "int64", "within": "int64"}),
-            "devices": there.assign(steps=len(rank.steps)),
-            "names": names.head(at_most(_MOST_NAMES, len(names))),
+            "ranks": sums.astype({"time": "int64", "in_steps": "int64"}),
+            "devices": pd.DataFrame({"device": list(rank.devices)}).assign(steps=len(rank.steps)),
+            "names": names.head(at_most(_MAX_NAMES, len(names))),
             "size": pd.DataFrame([{"names": len(names)}]),
         }
 
@@ -114,19 +114,19 @@ class IdleCauses(Analysis):
         del job
         ranks, devices = frames["ranks"], frames["devices"]
         steps = int(devices["steps"].sum())
-        sums = ranks.groupby("cause")[["time", "within"]].sum().reindex([str(cause) for cause in Cause]).dropna()
-        whole = max(float(sums["time"].sum()), 1.0)
+        sums = ranks.groupby("cause")[["time", "in_steps"]].sum().reindex([str(cause) for cause in Cause]).dropna()
+        idle = max(float(sums["time"].sum()), 1.0)
         causes = sums.rename_axis("cause").reset_index()
         causes = causes[causes["time"] > 0].sort_values("time", ascending=False, kind="stable", ignore_index=True)
-        causes["share"] = causes["time"] / whole
-        causes["per_step"] = causes["within"] / steps if steps else float("nan")
+        causes["share"] = causes["time"] / idle
+        causes["per_step"] = causes["in_steps"] / steps if steps else float("nan")
         causes["time"] /= len(devices)
         causes["meaning"] = causes["cause"].map({str(cause): meaning for cause, meaning in _MEANINGS.items()})
         names = frames["names"].groupby(["cause", "name"])["time"].sum().reset_index()
         names = names.sort_values(["time", "cause", "name"], ascending=[False, True, True], ignore_index=True)
         return {
             "causes": causes.astype({"meaning": object}),
-            "names": names.assign(share=names["time"] / whole),
+            "names": names.assign(share=names["time"] / idle),
             "ranks": ranks[ranks["time"] > 0],
             "size": frames["size"],
         }
@@ -152,9 +152,10 @@ class IdleCauses(Analysis):
             {cause: cause for cause in causes["cause"]},
             caption="Idle time of the devices between their first and last event, by cause.",
         )
-        names = frames["names"].head(_SHOWN)
+        names = frames["names"].head(_MAX_BARS)
         if len(names):
-            yield Chart(
+            yield chart_of(
+                self.tables[1],
                 "names",
                 "What the host does meanwhile",
                 Mark.BAR,
@@ -163,10 +164,8 @@ class IdleCauses(Analysis):
                 "name",
                 "cause",
                 x_label="idle time",
-                x_unit=_NS,
-                y_unit=Unit.NAME,
                 caption="Idle time that rows of the host fill; all ranks and devices together.",
             )
 
     def notes(self, frames: Frames) -> Iterator[str]:
-        yield from cut_note("by cause and name", frames["size"]["names"], _MOST_NAMES, "of most time")
+        yield from cut_note("by cause and name", frames["size"]["names"], _MAX_NAMES, "of most time")

@@ -1,4 +1,4 @@
-"""Why devices and streams are idle."""
+"""The analysis of idle time of devices and streams, by whether the launch came late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from htareport.rank import idle_gaps, idle_steps
 from htareport.rank.capability import Capability
 from htareport.rank.idle_gaps import CAUSES
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import by_rank
 
 _NS = Unit.NANOSECONDS
@@ -24,12 +24,12 @@ _CATEGORY_HELP = (
     "launch is not in the trace."
 )
 _STATISTICS = {"mean": "Mean", "std": "Std", "min": "Min", "p25": "p25", "p50": "p50", "p75": "p75", "max": "Max"}
-_OF_ONE = {"std": "; 0 for one gap"}  # As in the tables of kernels.
+_SINGLE_HELP = {"std": "; 0 for one gap"}  # As in the tables of kernels.
 _STEP_HELP = (
     "Idle time of the devices within the step's window. Before the first event of a capture it is host wait if that is "
     "launched after the step's start; behind the last it is other."
 )
-_LARGEST = 20
+_MAX_GAPS = 20
 
 
 def _category() -> Column:
@@ -125,8 +125,8 @@ class IdleTime(Analysis):
                 _category(),
                 Column("count", "Gaps", Unit.COUNT, "Number of gaps."),
                 *(
-                    Column(n, t, _NS, f"{t} of the lengths of these gaps{_OF_ONE.get(n, '')}.")
-                    for n, t in _STATISTICS.items()
+                    Column(name, label, _NS, f"{label} of the lengths of these gaps{_SINGLE_HELP.get(name, '')}.")
+                    for name, label in _STATISTICS.items()
                 ),
             ),
             is_detail=True,
@@ -140,29 +140,25 @@ class IdleTime(Analysis):
         devices = self.gaps(rank, "device")
         streams = self.gaps(rank, "lane").assign(stream=lambda f: events["stream"].to_numpy()[f["event"]])
         keys = ["device", "stream"]
-        there = events[keys].drop_duplicates()
+        all_streams = events[keys].drop_duplicates()
         positive = devices["gap"][devices["gap"] > 0]
         lasting = devices[devices["gap"] > idle_gaps.ROUNDING]
-        largest = lasting.nlargest(_LARGEST, "gap")
+        largest = lasting.nlargest(_MAX_GAPS, "gap")
         steps = idle_steps.by_step(rank, devices)
         bins = histograms.bins_of(lasting["gap"].to_numpy()) // histograms.COARSE
+        histogram = lasting.assign(bin=bins).groupby(["category", "bin"], observed=True).size()
         return {
-            "devices": idle_gaps.sums(devices, there[["device"]].drop_duplicates()),
-            "streams": idle_gaps.sums(streams, there),
+            "devices": idle_gaps.sums(devices, all_streams[["device"]].drop_duplicates()),
+            "streams": idle_gaps.sums(streams, all_streams),
             "intervals": idle_gaps.statistics(streams, keys),
             "gaps": idle_gaps.with_neighbours(largest, events),
             "steps": steps.reindex(columns=["device", "step", *CAUSES]),
-            "histogram": lasting.assign(bin=bins)
-            .groupby(["category", "bin"], observed=True)
-            .size()
-            .rename("count")
-            .reset_index()
-            .astype({"category": str}),
+            "histogram": histogram.rename("count").reset_index().astype({"category": str}),
             "rounded": pd.DataFrame([{"gaps": len(positive), "rounded": int((positive <= idle_gaps.ROUNDING).sum())}]),
         }
 
     def gaps(self, rank: Rank, by: str) -> pd.DataFrame:
-        """Every gap of each device or lane, of zero length too: device, gap, begin (ns), category, event, previous.
+        """Return each gap of a device or lane, even of no length: device, gap, begin (ns), category, event, previous.
 
         `event` and `previous` are rows of `device_events`: what follows the gap, and what ended last before it.
         """
@@ -194,7 +190,7 @@ class IdleTime(Analysis):
         )
 
     def combine(self, frames: Frames, job: Job) -> Frames:
-        gaps = frames["gaps"].sort_values(["duration", "rank", "start"], ascending=[False, True, True]).head(_LARGEST)
+        gaps = frames["gaps"].sort_values(["duration", "rank", "start"], ascending=[False, True, True]).head(_MAX_GAPS)
         gaps = gaps.assign(start=gaps["start"] - job.zero_ns)
         histogram = frames["histogram"].groupby(["category", "bin"])["count"].sum().reset_index()
         by_lane = ("rank", "device", "stream")
@@ -236,10 +232,8 @@ class IdleTime(Analysis):
 
     def charts(self, frames: Frames) -> Iterator[Chart]:
         devices, means = frames["devices"], frames["by_stream"]
-        wide = devices.pivot_table(
-            index=["rank", "device"], columns="category", values="idle", sort=False
-        ).reset_index()
-        wide = wide.reindex(columns=["rank", "device", *CAUSES], fill_value=0)
+        wide = devices.pivot_table(index=["rank", "device"], columns="category", values="idle", sort=False)
+        wide = wide.reset_index().reindex(columns=["rank", "device", *CAUSES], fill_value=0)
         yield by_rank(
             "devices",
             "Idle time of the devices",
@@ -250,7 +244,8 @@ class IdleTime(Analysis):
         means = means[means.groupby("stream")["idle"].transform("sum") > 0]
         if len(means):
             means["stream"] = "stream " + means["stream"].astype(str).str.removeprefix("stream ")
-            yield Chart(
+            yield chart_of(
+                self.tables[1],
                 "streams",
                 "Idle time of the streams",
                 Mark.STACKED_BAR,
@@ -258,26 +253,23 @@ class IdleTime(Analysis):
                 "stream",
                 "idle",
                 "category",
-                x_label="stream",
                 x_unit=Unit.TEXT,
                 caption="Mean over ranks and devices; another stream may run meanwhile.",
             )
         if len(histogram := frames["histogram"]):
             left, right = histograms.coarse_edges(histogram["bin"].to_numpy())
-            shown = histogram.assign(left=left, right=right)
-            yield Chart(
+            yield chart_of(
+                self.tables[0],
                 "histogram",
                 "Lengths of the gaps",
                 Mark.HISTOGRAM,
-                shown,
+                histogram.assign(left=left, right=right),
                 "left",
                 "count",
                 "category",
                 x2="right",
                 x_label="gap",
-                y_label="gaps",
                 x_unit=_NS,
-                y_unit=Unit.COUNT,
                 log_x=True,
                 caption="Gaps of the devices, all ranks together; the scale is logarithmic.",
             )

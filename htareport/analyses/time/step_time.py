@@ -1,4 +1,4 @@
-"""How long a training step takes, and on which rank."""
+"""The analysis of step time: how long a training step takes, how much that varies, and which rank is slowest."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pandas as pd
 from htareport.analyses import Analysis, Frames, Group, Job
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key
 from htareport.report.rank_charts import every_nth, rank_heatmap
 from htareport.report.units import text
 
 _NS = Unit.NANOSECONDS
-_SLOW_STEP = 0.15  # A slowest step this little over the median is not named,
-_FEWEST_STEPS = 3  # nor one of fewer steps.
-_MOST_STEPS = 2 / 3  # A slowest rank leads in no fewer of them.
-_NOTABLE = 0.02  # A slowest rank this little over the median is not named.
+_MIN_STEP_EXCESS = 0.15  # A slowest step is named if it is longer than the median by this share,
+_MIN_STEPS = 3  # of so many steps.
+_MIN_LED_SHARE = 2 / 3  # A slowest rank is named if it is slowest in this share of the steps,
+_MIN_RANK_EXCESS = 0.02  # and longer than the median by this share.
 _SLOWEST = "Time of the slowest rank, which is what the job takes for the step."
 _OVER = "over the steps, of the slowest rank's time in each."
 
@@ -107,16 +107,16 @@ class StepTime(Analysis):
         steps = rank.steps
         frame = pd.DataFrame({"step": steps["number"], "start": steps["start"], "time": steps["end"] - steps["start"]})
         waits = pd.DataFrame([{"waits": Capability.COMM in rank.capabilities}])
-        return {"per_step": frame, "own": _own(frame), "waits": waits}
+        return {"per_step": frame, "own": _rank_summary(frame), "waits": waits}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
-        every = frames["per_step"]
-        slowest = every.loc[every.groupby("step")["time"].idxmax()].sort_values("step")
-        by_step = every.groupby("step")["time"]
+        per_step = frames["per_step"]
+        slowest = per_step.loc[per_step.groupby("step")["time"].idxmax()].sort_values("step")
+        by_step = per_step.groupby("step")["time"]
         steps = pd.DataFrame(
             {
                 "step": slowest["step"].to_numpy(),
-                "start": (every.groupby("step")["start"].min() - job.zero_ns).to_numpy(),
+                "start": (per_step.groupby("step")["start"].min() - job.zero_ns).to_numpy(),
                 "slowest": slowest["time"].to_numpy(),
                 "slowest_rank": slowest["rank"].to_numpy(),
                 "median": by_step.quantile(0.5).to_numpy(),
@@ -125,13 +125,13 @@ class StepTime(Analysis):
             }
         )
         ranks = frames["own"][["rank", "median", "mean", "max", "slowest_step"]].sort_values("rank", ignore_index=True)
-        counts = slowest["rank"].value_counts() if every["rank"].nunique() > 1 else pd.Series(dtype="int64")
+        counts = slowest["rank"].value_counts() if per_step["rank"].nunique() > 1 else pd.Series(dtype="int64")
         ranks["times_slowest"] = ranks["rank"].map(counts).fillna(0).astype("int64")
         return {
-            "summary": _over_all(frames["own"], steps["slowest"].to_numpy()),
+            "summary": _job_summary(frames["own"], steps["slowest"].to_numpy()),
             "steps": steps,
             "ranks": ranks,
-            "per_step": every,
+            "per_step": per_step,
             "waits": frames["waits"],
             "salvaged": pd.DataFrame({"rank": job.salvaged}),
         }
@@ -143,7 +143,7 @@ class StepTime(Analysis):
         words = f"Median {_OVER}"
         yield Fact("step_time", "step time", row["median"], _NS, spread, words, Better.LOWER, order=0)
         steps = frames["steps"]
-        if count >= _FEWEST_STEPS and row["max"] > (1 + _SLOW_STEP) * row["median"]:
+        if count >= _MIN_STEPS and row["max"] > (1 + _MIN_STEP_EXCESS) * row["median"]:
             slow = steps.sort_values("slowest", ascending=False).iloc[0]
             detail = f"{text(slow['slowest'], _NS)}, +{text(slow['slowest'] - row['median'], _NS)} over the median"
             words = "The step that takes longest on its slowest rank, where it is well above the median."
@@ -153,7 +153,7 @@ class StepTime(Analysis):
     def charts(self, frames: Frames) -> Iterator[Chart]:
         steps, ranks = every_nth(frames["steps"], "step"), frames["ranks"]
         if len(steps) > 1:
-            yield _over_steps(steps, several=len(ranks) > 1)
+            yield self._over_steps(steps, several=len(ranks) > 1)
         if len(ranks) > 1 and len(steps) > 1:
             yield rank_heatmap(
                 "heatmap",
@@ -165,84 +165,71 @@ class StepTime(Analysis):
                 caption="A bright row is a slow rank, a bright column a slow step.",
             )
 
+    def _over_steps(self, steps: pd.DataFrame, *, several: bool) -> Chart:
+        spec = self.tables[-1]
+        if not several:
+            return chart_of(
+                spec,
+                "steps",
+                "Step time",
+                Mark.LINE,
+                steps,
+                "step",
+                "slowest",
+                y_label="step time",
+                caption="Length of each step on the only rank.",
+            )
+        median = steps[["step", "median", "p5", "p95"]].rename(columns={"median": "time"}).assign(series="median")
+        slowest = steps[["step", "slowest"]].rename(columns={"slowest": "time"}).assign(series="slowest rank")
+        return chart_of(
+            spec,
+            "steps",
+            "Step time over ranks",
+            Mark.LINE,
+            pd.concat([median, slowest], ignore_index=True),
+            "step",
+            "time",
+            "series",
+            low="p5",
+            high="p95",
+            caption="Median over the ranks with the band from p5 to p95, and the slowest rank of each step.",
+        )
+
 
 def _slowest_rank(frames: Frames) -> Iterator[Fact]:
-    """The rank that is slowest in most steps, where ranks do not wait for each other in communication."""
+    """Yield the rank that is slowest in most steps, where ranks do not wait for each other in communication."""
     ranks, steps = frames["ranks"], len(frames["steps"])
     ranks = ranks[~ranks["rank"].isin(frames["salvaged"]["rank"])]
     if not len(ranks):
         return
     worst = ranks.sort_values("median", ascending=False).iloc[0]
-    over = worst["median"] - ranks["median"].median()
-    often = steps >= _FEWEST_STEPS and worst["times_slowest"] >= _MOST_STEPS * steps
-    if often and over > _NOTABLE * ranks["median"].median() and not frames["waits"]["waits"].any():
+    excess = worst["median"] - ranks["median"].median()
+    leads = steps >= _MIN_STEPS and worst["times_slowest"] >= _MIN_LED_SHARE * steps
+    if leads and excess > _MIN_RANK_EXCESS * ranks["median"].median() and not frames["waits"]["waits"].any():
         words = "The rank with the longest median step, and by how much it is longer than the median over the ranks."
-        detail = f"+{text(over, _NS)} over the median rank"
+        detail = f"+{text(excess, _NS)} over the median rank"
         yield Fact("slowest_rank", "slowest rank", worst["rank"], Unit.RANK, detail, words, order=40)
 
 
-def _own(frame: pd.DataFrame) -> pd.DataFrame:
-    """A rank's steps, all of them: there may be rows for some only."""
+def _rank_summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return statistics of all steps of a rank, which may send rows of some only."""
     if not len(frame):
         return _summary(np.zeros(1)).iloc[:0].assign(slowest_step=0)
     times = frame["time"].to_numpy()
     return _summary(times).assign(slowest_step=int(frame["step"].iloc[int(times.argmax())]))
 
 
-def _over_all(own: pd.DataFrame, slowest: np.ndarray) -> pd.DataFrame:
-    """The steps of the slowest rank of each; of one rank all of them, of several the longest where that has no row."""
-    if len(own) == 1:
-        return own
+def _job_summary(by_rank: pd.DataFrame, slowest: np.ndarray) -> pd.DataFrame:
+    """Return statistics of the slowest rank's time in each step; number and longest of all steps, sent or not."""
+    if len(by_rank) == 1:
+        return by_rank
     summary = _summary(slowest)
     return summary.assign(
-        steps=np.maximum(summary["steps"], own["steps"].max()), max=np.maximum(summary["max"], own["max"].max())
+        steps=np.maximum(summary["steps"], by_rank["steps"].max()), max=np.maximum(summary["max"], by_rank["max"].max())
     )
 
 
 def _summary(times: np.ndarray) -> pd.DataFrame:
     p5, median, p95 = np.percentile(times, [5, 50, 95])
-    return pd.DataFrame(
-        [
-            {
-                "steps": len(times),
-                "median": median,
-                "mean": times.mean(),
-                "p5": p5,
-                "p95": p95,
-                "min": times.min(),
-                "max": times.max(),
-            }
-        ]
-    )
-
-
-def _over_steps(steps: pd.DataFrame, *, several: bool) -> Chart:
-    if not several:
-        return Chart(
-            "steps",
-            "Step time",
-            Mark.LINE,
-            steps,
-            "step",
-            "slowest",
-            x_label="step",
-            y_label="step time",
-            caption="Length of each step on the only rank.",
-        )
-    middle = steps[["step", "median", "p5", "p95"]].rename(columns={"median": "time"}).assign(series="median")
-    slow = steps[["step", "slowest"]].rename(columns={"slowest": "time"}).assign(series="slowest rank")
-    long = pd.concat([middle, slow], ignore_index=True)
-    return Chart(
-        "steps",
-        "Step time over ranks",
-        Mark.LINE,
-        long,
-        "step",
-        "time",
-        "series",
-        low="p5",
-        high="p95",
-        x_label="step",
-        y_label="step time",
-        caption="Median over the ranks with the band from p5 to p95, and the slowest rank of each step.",
-    )
+    row = {"steps": len(times), "median": median, "mean": times.mean(), "p5": p5, "p95": p95}
+    return pd.DataFrame([row | {"min": times.min(), "max": times.max()}])

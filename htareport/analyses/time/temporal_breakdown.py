@@ -1,4 +1,4 @@
-"""Where each GPU's time goes."""
+"""The analysis of where each GPU's time goes: compute, exposed communication and memory, idle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from htareport.analyses import Analysis, Frames, Group, Job
 from htareport.rank.capability import Capability
 from htareport.rank.device_time import NO_STEPS, PARTS, busy_sets, shares, step_times, times
 from htareport.rank.rank import Rank
-from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, key
+from htareport.report import Better, Chart, Column, Fact, Mark, TableSpec, Unit, chart_of, key, stacked_rows
 from htareport.report.rank_charts import by_rank, every_nth, rank_labels
 from htareport.report.units import text
 
@@ -23,26 +23,27 @@ _PART_HELP = {
     "idle": "Time in which nothing runs on the device.",
 }
 _BETTER = {"compute": None, "exposed_comm": Better.LOWER, "exposed_memory": Better.LOWER, "idle": Better.LOWER}
-_NOTABLE_OUTSIDE = 0.05  # Work outside the steps' windows is worth a word from this share of busy time on.
-_NOTABLE = 0.02  # A rank whose own time is this little over the median is not named,
-_FEWEST_STEPS = 3  # nor one of a run with fewer steps,
-_MOST_STEPS = 2 / 3  # nor one that leads in fewer of them.
+_MIN_OUTSIDE = 0.05  # Work outside the steps' windows is named from this share of busy time on.
+_MIN_EXCESS = 0.02  # A rank is named if its own time is longer than the median by this share,
+_MIN_STEPS = 3  # in so many steps,
+_MIN_LED_SHARE = 2 / 3  # and longest in this share of them.
 _OWN_HELP = (
     "Step time less exposed communication, mean over the rank's steps: what the rank needs by itself. Ranks with less "
     "wait, inside their collectives, for the rank with most. None without steps."
 )
 
 
-def _parts() -> tuple[Column, ...]:
-    return tuple(Column(n, t.capitalize(), _NS, _PART_HELP[n], better=_BETTER[n]) for n, t in PARTS.items())
-
-
-def _shares(of: str) -> tuple[Column, ...]:
+def _time_columns() -> tuple[Column, ...]:
     return tuple(
-        Column(
-            f"{n}_share", f"{t.capitalize()} %", Unit.RATIO, f"{t.capitalize()} as a share of {of}.", better=_BETTER[n]
-        )
-        for n, t in PARTS.items()
+        Column(use, label.capitalize(), _NS, _PART_HELP[use], better=_BETTER[use]) for use, label in PARTS.items()
+    )
+
+
+def _share_columns(base: str) -> tuple[Column, ...]:
+    labels = {use: label.capitalize() for use, label in PARTS.items()}
+    return tuple(
+        Column(f"{use}_share", f"{label} %", Unit.RATIO, f"{label} as a share of {base}.", better=_BETTER[use])
+        for use, label in labels.items()
     )
 
 
@@ -82,8 +83,8 @@ class TemporalBreakdown(Analysis):
                 Column(
                     "span", "Span", _NS, "From the first start to the last end of device events; several files add up."
                 ),
-                *_parts(),
-                *_shares("the span; none without device events"),
+                *_time_columns(),
+                *_share_columns("the span; none without device events"),
                 Column("busy", "Busy", _NS, "Time in which anything runs on the device."),
                 Column("comm", "Communication", _NS, "Time in which a communication kernel runs, hidden or not."),
                 Column("memory", "Memory", _NS, "Time in which a copy or fill runs, hidden or not."),
@@ -98,7 +99,7 @@ class TemporalBreakdown(Analysis):
             (
                 key("step", "Step"),
                 Column("time", "Step time", _NS, "Length of the step's window on the host."),
-                *_parts(),
+                *_time_columns(),
             ),
             is_detail=True,
         ),
@@ -110,7 +111,7 @@ class TemporalBreakdown(Analysis):
                 key("device", "Device"),
                 key("step", "Step"),
                 Column("time", "Step time", _NS, "Length of the step's window on this rank's host."),
-                *_parts(),
+                *_time_columns(),
             ),
             is_detail=True,
         ),
@@ -128,28 +129,26 @@ class TemporalBreakdown(Analysis):
 
     def without(self, rank: Rank) -> Frames:
         del rank
-        zero = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events", "in_steps"), 0)
+        zeros = dict.fromkeys(("span", *PARTS, "busy", "comm", "memory", "overlap", "num_device_events", "in_steps"), 0)
         return {
-            "ranks": pd.DataFrame([{"device": None, **zero}]),
+            "ranks": pd.DataFrame([{"device": None, **zeros}]),
             "per_step": step_times(NO_STEPS, {}).assign(device=None),
         }
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         ranks, per_step = frames["ranks"], frames["per_step"]
         span = ranks["span"].where(ranks["span"] > 0).astype("float64")
-        own = (per_step["time"] - per_step["exposed_comm"]).groupby(
-            [per_step["rank"], per_step["device"]], dropna=False
-        )
-        ranks = ranks.assign(**{f"{part}_share": ranks[part] / span for part in PARTS})
-        ranks = ranks.merge(own.mean().rename("own_step").reset_index(), how="left", on=["rank", "device"])
-        steps = _means(per_step)
-        every, is_whole = frames["per_step"], ~ranks["rank"].isin(job.salvaged)
+        keys = ["rank", "device"]
+        own = per_step.assign(own_step=per_step["time"] - per_step["exposed_comm"]).groupby(keys, dropna=False)
+        ranks = ranks.assign(**{f"{use}_share": ranks[use] / span for use in PARTS})
+        ranks = ranks.merge(own["own_step"].mean().reset_index(), how="left", on=keys)
+        communicates = (ranks["comm"] > 0) & ~ranks["rank"].isin(job.salvaged)
         return {
             "ranks": ranks,
-            "steps": steps,
-            "per_step": every,
-            "shares": shares(ranks, every),
-            "late": _late(every.merge(ranks.loc[(ranks["comm"] > 0) & is_whole, ["rank", "device"]])),
+            "steps": _means(per_step),
+            "per_step": per_step,
+            "shares": shares(ranks, per_step),
+            "late": _late(per_step.merge(ranks.loc[communicates, keys])),
         }
 
     def facts(self, frames: Frames) -> Iterator[Fact]:
@@ -160,20 +159,19 @@ class TemporalBreakdown(Analysis):
             mean = span[span > 0].mean() if span.any() else 0
             several = "mean of ranks and devices, " if (span > 0).sum() > 1 else ""
             yield Fact("device_span", "recorded GPU span", mean, _NS, f"{several}without steps", words, order=0)
-        for part in ("compute", "exposed_comm", "idle"):
-            if part == "exposed_comm" and not frames["ranks"]["comm"].any():
+        for use in ("compute", "exposed_comm", "idle"):
+            if use == "exposed_comm" and not frames["ranks"]["comm"].any():
                 continue
-            words = f"{_PART_HELP[part]} As a share of {row['of']}, over all ranks and devices."
-            label = {"compute": "GPU computing", "exposed_comm": "exposed communication", "idle": "GPU idle"}[part]
-            better = _BETTER[part] or Better.HIGHER
-            yield Fact(f"{part}_share", label, row[part], Unit.RATIO, f"of {row['of']}", words, better, order=10)
+            words = f"{_PART_HELP[use]} As a share of {row['of']}, over all ranks and devices."
+            label = {"compute": "GPU computing", "exposed_comm": "exposed communication", "idle": "GPU idle"}[use]
+            better = _BETTER[use] or Better.HIGHER
+            yield Fact(f"{use}_share", label, row[use], Unit.RATIO, f"of {row['of']}", words, better, order=10)
         if len(late := frames["late"]):
-            over = text(late["over"].iloc[0], _NS)
-            detail = f"+{over} per step over the median"
+            detail = f"+{text(late['over'].iloc[0], _NS)} per step over the median"
             rank = late["rank"].iloc[0]
             yield Fact("late_rank", "most own time", rank, Unit.RANK, detail, _OWN_HELP, order=30)
 
-        if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
+        if (outside := _outside_steps(frames)) > _MIN_OUTSIDE:
             words = "Share of the devices' busy time that no step's window on the host covers."
             detail = "the device runs behind the host"
             yield Fact("outside_steps", "of GPU work outside steps", outside, Unit.RATIO, detail, words, order=60)
@@ -181,17 +179,15 @@ class TemporalBreakdown(Analysis):
     def charts(self, frames: Frames) -> Iterator[Chart]:
         steps, ranks = frames["steps"], frames["ranks"]
         if len(steps):
-            shown = every_nth(steps, "step")
-            long = shown.melt("step", list(PARTS), var_name="part", value_name="value").replace({"part": PARTS})
-            yield Chart(
+            yield chart_of(
+                self.tables[1],
                 "steps",
                 "Where each step goes",
                 Mark.STACKED_BAR,
-                long,
+                stacked_rows(every_nth(steps, "step"), "step", PARTS),
                 "step",
                 "value",
                 "part",
-                x_label="step",
                 caption="Mean over ranks and devices; the parts add up to the step time.",
             )
         with_work = ranks[ranks["span"] > 0]
@@ -207,7 +203,7 @@ class TemporalBreakdown(Analysis):
         ranks = frames["ranks"]
         if len(empty := ranks[ranks["span"] == 0]):
             yield f"No device work was recorded on rank {', '.join(rank_labels(empty).head(10))}."
-        if (outside := _outside_steps(frames)) > _NOTABLE_OUTSIDE:
+        if (outside := _outside_steps(frames)) > _MIN_OUTSIDE:
             yield (
                 f"{text(outside, Unit.RATIO)} of the busy time of the devices lies outside the windows of the steps, "
                 "which are those of the host: the device runs behind it. What is said per step leaves that out; the "
@@ -216,7 +212,7 @@ class TemporalBreakdown(Analysis):
 
 
 def _outside_steps(frames: Frames) -> float:
-    """Share of busy time outside the windows of the steps; 0 without steps."""
+    """Return the share of busy time outside the windows of the steps; 0 without steps."""
     ranks = frames["ranks"]
     if not len(frames["per_step"]) or not ranks["busy"].any():
         return 0.0
@@ -224,14 +220,14 @@ def _outside_steps(frames: Frames) -> float:
 
 
 def _means(per_step: pd.DataFrame) -> pd.DataFrame:
-    """The parts of each step, mean over ranks and devices, in whole ns that add up."""
+    """Return the times of each step by part, mean over ranks and devices, in whole ns that add up."""
     groups = per_step.groupby("step")[["time", *PARTS]]
     steps = groups.sum().floordiv(groups.size(), axis=0).reset_index()
-    return steps.assign(idle=steps["time"] - steps[[part for part in PARTS if part != "idle"]].sum(axis=1))
+    return steps.assign(idle=steps["time"] - steps[[use for use in PARTS if use != "idle"]].sum(axis=1))
 
 
 def _late(per_step: pd.DataFrame) -> pd.DataFrame:
-    """The rank that needs most time of its own, if in most steps and by more than a little: rank, over (ns).
+    """Return the rank that needs most time of its own, if it does so in most steps and notably: rank, over (ns).
 
     `per_step` is of devices that communicate: for others nobody waits.
     """
@@ -239,8 +235,8 @@ def _late(per_step: pd.DataFrame) -> pd.DataFrame:
     by_rank = own.groupby("rank")["own"].mean()
     steps = own.groupby("step")["own"]
     leaders = own.loc[steps.idxmax(), "rank"].value_counts()
-    if len(by_rank) > 1 and steps.ngroups >= _FEWEST_STEPS:
-        worst, over = by_rank.idxmax(), by_rank.max() - by_rank.median()
-        if over > _NOTABLE * by_rank.median() and leaders.get(worst, 0) >= _MOST_STEPS * steps.ngroups:
-            return pd.DataFrame([{"rank": worst, "over": over}])
+    if len(by_rank) > 1 and steps.ngroups >= _MIN_STEPS:
+        worst, excess = by_rank.idxmax(), by_rank.max() - by_rank.median()
+        if excess > _MIN_EXCESS * by_rank.median() and leaders.get(worst, 0) >= _MIN_LED_SHARE * steps.ngroups:
+            return pd.DataFrame([{"rank": worst, "over": excess}])
     return pd.DataFrame({"rank": [], "over": []})

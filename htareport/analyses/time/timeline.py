@@ -1,4 +1,4 @@
-"""The device work of one step as a picture."""
+"""The analysis that shows the device work of one step on a timeline, a lane for each stream."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from htareport.report import Chart, Column, Mark, TableSpec, Unit, key
 from htareport.report.number_lists import parse_numbers
 
 _NS = Unit.NANOSECONDS
-_MOST_MARKS = 2_000  # Of a rank; the picture holds 3,000.
-_MOST_MARKS_IN_ALL = 3_000
-_FEW_MARKS = 500  # Of a rank that is probably not shown.
-_MOST_LANES = 24
-_LONGEST_NAME = 120
+_MAX_MARKS_SHOWN = 3_000
+_MAX_MARKS = 2_000  # Of a rank;
+_MAX_MARKS_HIDDEN = 500  # of one that is probably not shown.
+_MAX_LANES = 24
+_MAX_NAME = 120
 _KINDS = {"compute": "compute", "comm": "communication", "memory": "memory"}
 
 
@@ -75,10 +75,10 @@ class Timeline(Analysis):
             self._numbers(name)
 
     def _numbers(self, option: str) -> frozenset[int] | None:
-        """Numbers that an option chooses, None for its default. UsageError on what is none."""
-        given = str(getattr(self, option)).strip()
-        is_default = not given or given == self.options()[option]
-        return None if is_default else parse_numbers(given, f"{self.name}.{option}")
+        """Return the numbers that an option chooses, None for its default. UsageError if it is no list of numbers."""
+        numbers = str(getattr(self, option)).strip()
+        is_default = not numbers or numbers == self.options()[option]
+        return None if is_default else parse_numbers(numbers, f"{self.name}.{option}")
 
     def map(self, rank: Rank) -> Frames:
         ranks, streams = self._numbers("ranks"), self._numbers("streams")
@@ -87,32 +87,32 @@ class Timeline(Analysis):
             events = events.iloc[:0]
         if streams is not None:
             events = events[events["stream"].isin(streams)]
-        most = at_most(_MOST_MARKS if ranks is not None or rank.rank == 0 else _FEW_MARKS)
+        max_marks = at_most(_MAX_MARKS if ranks is not None or rank.rank == 0 else _MAX_MARKS_HIDDEN)
         rows = [_lane_row(events[events["lane"] == lane]) for lane in _busiest(events)]
         lanes = pd.DataFrame(rows, columns=["lane", "device", "stream", "events", "busy", "first", "last"])
-        return {"lanes": lanes.assign(step=step), "marks": marks_of(events[events["lane"].isin(lanes["lane"])], most)}
+        marks = marks_of(events[events["lane"].isin(lanes["lane"])], max_marks)
+        return {"lanes": lanes.assign(step=step), "marks": marks}
 
     def _window(self, rank: Rank) -> tuple[pd.DataFrame, str]:
-        """The device events to show, and what they are."""
-        events, wanted = rank.device_events, self._numbers("steps")
-        if wanted is not None:
-            return events[events["step"].isin(wanted)], f"steps {self.steps}"
+        """Return the device events to show, and what they are."""
+        events, steps = rank.device_events, self._numbers("steps")
+        if steps is not None:
+            return events[events["step"].isin(steps)], f"steps {self.steps}"
         number = stretch.median_step(rank)
         in_step = events[events["step"] == number] if number is not None else events.iloc[:0]
         return (in_step, f"step {number}") if len(in_step) else _fullest_capture(rank)
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         lanes, marks = frames["lanes"], frames["marks"]
-        chosen = self._numbers("ranks")
-        if chosen is None and len(lanes):
+        if self._numbers("ranks") is None and len(lanes):
             lanes, marks = (frame[frame["rank"] == lanes["rank"].min()] for frame in (lanes, marks))
         lanes = lanes.assign(first=lanes["first"] - job.zero_ns, last=lanes["last"] - job.zero_ns)
         several = lanes["rank"].nunique() > 1, lanes.groupby("rank")["device"].nunique().max() > 1
         lanes = lanes.assign(label=_lane_labels(lanes, *several))
         marks = marks.merge(lanes[["rank", "lane", "label"]], on=["rank", "lane"])
-        longest = marks.assign(length=marks["end"] - marks["start"]).nlargest(_MOST_MARKS_IN_ALL, "length")
-        order = {label: place for place, label in enumerate(lanes["label"])}
-        marks = longest.assign(place=longest["label"].map(order)).sort_values(["place", "start", "kind"])
+        longest = marks.assign(length=marks["end"] - marks["start"]).nlargest(_MAX_MARKS_SHOWN, "length")
+        order = {label: position for position, label in enumerate(lanes["label"])}
+        marks = longest.assign(order=longest["label"].map(order)).sort_values(["order", "start", "kind"])
         return {
             "lanes": lanes,
             "marks": marks.assign(start=marks["start"] - job.zero_ns, end=marks["end"] - job.zero_ns),
@@ -147,7 +147,7 @@ class Timeline(Analysis):
 
 
 def _fullest_capture(rank: Rank) -> tuple[pd.DataFrame, str]:
-    """The device events of the file that has most of them."""
+    """Return the device events of the file that has most of them."""
     events = rank.device_events
     if len(rank.captures) == 1:
         return events, "everything recorded"
@@ -156,31 +156,31 @@ def _fullest_capture(rank: Rank) -> tuple[pd.DataFrame, str]:
 
 
 def _busiest(events: pd.DataFrame) -> list[Any]:
-    """The lanes to show, in order of device and stream."""
-    busy = events.groupby("lane")["dur"].sum().nlargest(_MOST_LANES)
+    """Return the lanes to show, in order of device and stream."""
+    busy = events.groupby("lane")["dur"].sum().nlargest(_MAX_LANES)
     lanes = events[events["lane"].isin(busy.index)].drop_duplicates("lane")
     rows = lanes[["device", "stream", "lane"]].itertuples(index=False, name=None)
-    return [lane for *_, lane in sorted(rows, key=lambda row: [(isinstance(each, str), each) for each in row])]
+    return [lane for *_, lane in sorted(rows, key=lambda row: [(isinstance(cell, str), cell) for cell in row])]
 
 
-def _lane_row(mine: pd.DataFrame) -> tuple[Any, ...]:
-    start, end = mine["ts"].to_numpy(), mine["end"].to_numpy()
-    first = mine.iloc[0]
+def _lane_row(events: pd.DataFrame) -> tuple[Any, ...]:
+    start, end = events["ts"].to_numpy(), events["end"].to_numpy()
+    first = events.iloc[0]
     busy = intervals.total(intervals.union(start, end))
-    return first["lane"], first["device"], first["stream"], len(mine), busy, int(start.min()), int(end.max())
+    return first["lane"], first["device"], first["stream"], len(events), busy, int(start.min()), int(end.max())
 
 
-def marks_of(events: pd.DataFrame, most: int) -> pd.DataFrame:
-    """The marks of some lanes: lane, kind, start, end, count, name (of the longest event)."""
+def marks_of(events: pd.DataFrame, max_marks: int) -> pd.DataFrame:
+    """Return the marks of some lanes: lane, kind, start, end, count, name (of the longest event)."""
     kind = events["kind"].cat.codes.to_numpy().astype(np.int64)
     start, end = events["ts"].to_numpy(np.int64), events["end"].to_numpy(np.int64)
     lane = events["lane"].to_numpy().astype(np.int64)
-    order, mark = merged(lane * 8 + kind, start, end, most)
+    order, mark = merged(lane * 8 + kind, start, end, max_marks)
     rows = events.iloc[order]
     first = np.flatnonzero(np.diff(mark, prepend=-1))
     longest = np.lexsort((-rows["dur"].to_numpy(), mark))[first]
     names = rows["name"].iloc[longest].astype(str).tolist()
-    short = {name: name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in set(names)}
+    short = {name: name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in set(names)}
     return pd.DataFrame(
         {
             "lane": rows["lane"].to_numpy()[first],

@@ -43,6 +43,17 @@ LABELS = {
     Bound.GAP: "kernel gaps",
     Bound.EARLIER: "earlier device work",
 }
+MEANINGS = {
+    Bound.HOST: "Operators and runtime calls at work on the host.",
+    Bound.PYTHON: "Between operators on the main thread: Python, or anything else that is not traced.",
+    Bound.LOADING: "Host rows that load data, by their names.",
+    Bound.LAUNCH: "From the start of a launch to that of its kernel, which found its stream free.",
+    Bound.COMPUTE: "Kernels at work.",
+    Bound.COMM: "Collectives and transfers between ranks, the wait for other ranks in them too.",
+    Bound.MEMORY: "Memory copies and fills of the device.",
+    Bound.GAP: "From the end of a kernel to the start of the one that waited for it, on any stream.",
+    Bound.EARLIER: "From the step's start until the device is done with what earlier steps launched.",
+}
 BOUNDS = tuple(Bound)
 _OF_KIND = np.array([BOUNDS.index(Bound(str(kind))) for kind in KIND_DTYPE.categories], np.int8)
 
