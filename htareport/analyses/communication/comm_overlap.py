@@ -139,7 +139,7 @@ class CommOverlap(Analysis):
                 dimensions.append(row | _overlap(rank.busy_by_capture(rows), compute, "time"))
         return {
             "ranks": pd.DataFrame(ranks),
-            "collectives": pd.DataFrame(collectives, columns=[*_GROUP, "bytes", *_SUMS]),
+            "collectives": pd.DataFrame(collectives, columns=[*_GROUP, "count", "bytes", *_SUMS[1:]]),
             "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_LABEL_OF_TEXT, *_SUMS]),
         }
 

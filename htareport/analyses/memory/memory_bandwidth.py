@@ -100,7 +100,7 @@ class MemoryBandwidth(Analysis):
                     "time": int(of_kind["dur"].sum()),
                     "sized_time": int(sized["dur"].sum()),
                     "moved": moved,
-                    "implied": implied,
+                    "told": implied,
                     "area": sum(area for _, _, area, _ in areas),
                     "busy": sum(busy for *_, busy in areas),
                     "peak": max((float(level.max(initial=0)) for _, level, _, _ in areas), default=0.0),
@@ -151,7 +151,7 @@ class MemoryBandwidth(Analysis):
     def notes(self, frames: Frames) -> Iterator[str]:
         if frames["kinds"]["effective"].isna().all():
             yield "No data on sizes: the trace gives no bytes for its copies, so no bandwidth is shown."
-        moved, implied = (float(frames["ranks"][name].sum()) for name in ("moved", "implied"))
+        moved, implied = (float(frames["ranks"][name].sum()) for name in ("moved", "told"))
         if implied and max(moved / implied, implied / moved) > _MAX_RATE_FACTOR:
             factor = text(max(moved / implied, implied / moved), Unit.NUMBER)
             size = "large" if moved > implied else "small"

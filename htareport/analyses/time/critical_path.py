@@ -167,7 +167,7 @@ class CriticalPath(Analysis):
         return self._frames(rank, span, step)
 
     def span(self, rank: Rank) -> tuple[Span | None, int | None]:
-        """Return the window on a rank, and its step if it is one. ValueError if the rank lacks what the options name."""
+        """Return the window on a rank, and its step if it is one. ValueError if the rank lacks what options name."""
         if self.annotation:
             rows = stretch.annotation_rows(rank, self.annotation)
             if not 0 <= self.instance < len(rows):

@@ -99,12 +99,12 @@ class IdleCauses(Analysis):
     def map(self, rank: Rank) -> Frames:
         attribution = attribute(rank)
         times = attribution.times
-        times = times.assign(in_steps=times["time"].where(times["step"] >= 0, 0))
-        sums = times.groupby(["device", "cause"], sort=False)[["time", "in_steps"]].sum().reset_index()
+        times = times.assign(within=times["time"].where(times["step"] >= 0, 0))
+        sums = times.groupby(["device", "cause"], sort=False)[["time", "within"]].sum().reset_index()
         names = attribution.names.sort_values(["time", "name"], ascending=[False, True], ignore_index=True)
         names = names[names["time"] > 0]
         return {
-            "ranks": sums.astype({"time": "int64", "in_steps": "int64"}),
+            "ranks": sums.astype({"time": "int64", "within": "int64"}),
             "devices": pd.DataFrame({"device": list(rank.devices)}).assign(steps=len(rank.steps)),
             "names": names.head(at_most(_MAX_NAMES, len(names))),
             "size": pd.DataFrame([{"names": len(names)}]),
@@ -114,12 +114,12 @@ class IdleCauses(Analysis):
         del job
         ranks, devices = frames["ranks"], frames["devices"]
         steps = int(devices["steps"].sum())
-        sums = ranks.groupby("cause")[["time", "in_steps"]].sum().reindex([str(cause) for cause in Cause]).dropna()
+        sums = ranks.groupby("cause")[["time", "within"]].sum().reindex([str(cause) for cause in Cause]).dropna()
         idle = max(float(sums["time"].sum()), 1.0)
         causes = sums.rename_axis("cause").reset_index()
         causes = causes[causes["time"] > 0].sort_values("time", ascending=False, kind="stable", ignore_index=True)
         causes["share"] = causes["time"] / idle
-        causes["per_step"] = causes["in_steps"] / steps if steps else float("nan")
+        causes["per_step"] = causes["within"] / steps if steps else float("nan")
         causes["time"] /= len(devices)
         causes["meaning"] = causes["cause"].map({str(cause): meaning for cause, meaning in _MEANINGS.items()})
         names = frames["names"].groupby(["cause", "name"])["time"].sum().reset_index()

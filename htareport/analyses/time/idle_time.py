@@ -244,8 +244,7 @@ class IdleTime(Analysis):
         means = means[means.groupby("stream")["idle"].transform("sum") > 0]
         if len(means):
             means["stream"] = "stream " + means["stream"].astype(str).str.removeprefix("stream ")
-            yield chart_of(
-                self.tables[1],
+            yield Chart(
                 "streams",
                 "Idle time of the streams",
                 Mark.STACKED_BAR,
@@ -253,6 +252,7 @@ class IdleTime(Analysis):
                 "stream",
                 "idle",
                 "category",
+                x_label="stream",
                 x_unit=Unit.TEXT,
                 caption="Mean over ranks and devices; another stream may run meanwhile.",
             )
