@@ -1,4 +1,4 @@
-"""Two reports → one: the new run's full report, with what changed against the base before it.
+"""Compares two reports in one: the new run's full report, with what changed against the base before it.
 
 Architecture invariant: a comparison reads two reports and nothing else, so two saved reports give what their traces
 would. Swapping the runs turns the sign of every change.
@@ -15,13 +15,13 @@ from htareport.compare import changes, runs, sections, tables, topics
 from htareport.compare.causes import causes
 from htareport.compare.environment import Difference, differences
 from htareport.compare.finding_gates import judge_finding
-from htareport.compare.gates import Gate, State, Verdict, judge, told
+from htareport.compare.gates import Gate, State, Verdict, gates_sentence, judge
 from htareport.compare.matching import match
 from htareport.compare.metrics import Metric, metrics
-from htareport.compare.sides import Side, sides
+from htareport.compare.sides import Side, Sides, sides
 from htareport.compare.step_change import Change, change_of, sentence
 from htareport.compare.waterfall import Waterfall, waterfall
-from htareport.compare.words import shortened
+from htareport.compare.words import listed, shortened
 from htareport.report import Better, Fact, Report, Section, Unit
 from htareport.report.units import text
 
@@ -39,31 +39,30 @@ def compare(base: Report, new: Report, *, title: str = "") -> Report:
     rows = changes.of_kernels(matched)
     change, other = change_of(*both), differences(*both, matched)
     numbers = metrics(both[0]), metrics(both[1])
-    falls = waterfall(*both)
-    said = [_like_for_like(other), sentence(change), *causes(change, falls, both, rows, numbers)]
-    compared = (
-        _overview(both, change, other, numbers, falls),
+    step_parts = waterfall(*both)
+    sentences = [_like_for_like(other), sentence(change), *causes(change, step_parts, both, rows, numbers)]
+    compare_sections = (
+        _overview(both, change, other, numbers, step_parts),
         sections.kernels_section(both, matched, rows),
         sections.names_section(*both),
         sections.communication_section(*both),
         sections.ranks_section(*both),
     )
-    kept = tuple(_with_base(section, *numbers) for section in new.sections)
     return Report(
         title or _title(base, new),
-        " ".join(part for part in said if part),
+        " ".join(filter(None, sentences)),
         _meta(base, new, change),
         (*(f"{runs.BASE}{warning}" for warning in base.warnings), *new.warnings),
-        (*compared, *kept),
+        (*compare_sections, *(_with_base(section, *numbers) for section in new.sections)),
     )
 
 
 def judged(
     report: Report, gates: Sequence[Gate], base: Report | None = None, *, fail_on_inconclusive: bool = False
 ) -> tuple[Report, tuple[Verdict, ...]]:
-    """Judge gates on a report (one made by `compare`, where there is a base), and write what came out into it.
+    """Judge gates on a report (of `compare`, where there is a base), and write their outcomes into it.
 
-    Gates that were judged before, and stand in a saved report, make room for these.
+    They replace the outcomes of gates that a saved report holds.
     """
     failing = {State.CROSSED} | ({State.INCONCLUSIVE} if fail_on_inconclusive else set())
     if not gates:
@@ -73,72 +72,71 @@ def judged(
         before, new = map(metrics, sides(runs.alone(base), report))
     else:
         before, new = None, metrics(Side(report))
-    found = (judge_finding(gate, report) if gate.finding else judge(gate, new, before) for gate in gates)
-    verdicts = tuple(replace(each, fails=each.state in failing) for each in found)
+    judgements = (judge_finding(gate, report) if gate.finding else judge(gate, new, before) for gate in gates)
+    verdicts = tuple(replace(verdict, fails=verdict.state in failing) for verdict in judgements)
     section = replace(topics.section("gates"), tables=(tables.gates_table(verdicts),))
     plain = [verdict.to_json() for verdict in verdicts]
     return replace(
         report,
-        verdict=" ".join(part for part in (told(plain), report.verdict) if part),
+        verdict=" ".join(filter(None, (gates_sentence(plain), report.verdict))),
         meta=dict(report.meta) | {"gates": plain},
         sections=(section, *report.sections),
     ), verdicts
 
 
 def _title(base: Report, new: Report) -> str:
-    before, after = (shortened(each.title, _LONGEST_TITLE) for each in (base, new))
+    before, after = (shortened(report.title, _MAX_TITLE) for report in (base, new))
     return f"{after} against {before}" if new.title != base.title else f"{after}: new against base"
 
 
-_MOST_TOLD, _LONGEST = 3, 50  # What differs in a sentence, and characters of a value.
-_LONGEST_TITLE = 100  # Of either run.
-_ALIKE = "Devices, versions, shapes and profiler options are the same, as far as the traces tell."
+_MAX_DIFFERENCES, _MAX_VALUE = 3, 50  # In a sentence, and characters of a value.
+_MAX_TITLE = 100  # Characters, of either run.
+_NO_DIFFERENCE = "Devices, versions, shapes and profiler options are the same, as far as the traces tell."
 
 
-def _like_for_like(found: Sequence[Difference]) -> str:
+def _like_for_like(other: Sequence[Difference]) -> str:
     matters = [
-        f"{each.what} ({shortened(each.base, _LONGEST)} → {shortened(each.new, _LONGEST)})"
-        for each in found
-        if each.matters
+        f"{difference.what} ({shortened(difference.base, _MAX_VALUE)} → {shortened(difference.new, _MAX_VALUE)})"
+        for difference in other
+        if difference.matters
     ]
-    more = f" and {len(matters) - _MOST_TOLD} more" if len(matters) > _MOST_TOLD else ""
-    return f"Not like for like: other {', '.join(matters[:_MOST_TOLD])}{more}." if matters else ""
+    return f"Not like for like: other {listed(matters, _MAX_DIFFERENCES)}." if matters else ""
 
 
 def _overview(
-    both: tuple[Side, Side], change: Change, other: Sequence[Difference],
-    numbers: tuple[dict[str, Metric], dict[str, Metric]], falls: Waterfall,
+    both: Sides, change: Change, other: Sequence[Difference],
+    numbers: tuple[dict[str, Metric], dict[str, Metric]], step_parts: Waterfall,
 ) -> Section:  # fmt: skip
     facts: tuple[Fact, ...] = ()
     if math.isfinite(change.ratio):
-        told = f"{text(change.base, Unit.NANOSECONDS)} → {text(change.new, Unit.NANOSECONDS)}"
-        detail = f"{told}, {change.outcome}"
+        before, after = (text(time, Unit.NANOSECONDS) for time in (change.base, change.new))
+        detail = f"{before} → {after}, {change.outcome}"
         words = "Median over the steps, new / base - 1. Without steps: of everything recorded."
         facts = (Fact("change", f"change of the {change.what}", change.ratio - 1, Unit.RATIO_CHANGE, detail, words,
                       Better.LOWER, order=-1),)  # fmt: skip
-    charts = [tables.waterfall_chart(falls, change.what)] if len(falls.rows) else []
+    has_parts = len(step_parts.rows) > 0
+    charts = [tables.waterfall_chart(step_parts, change.what)] if has_parts else []
     times = [side.step_times.tolist() for side in both]
     if all(len(time) > 1 for time in times):
         charts.append(tables.steps_chart(times))
     return replace(
         topics.section("compare"), facts=facts, charts=tuple(charts),
-        notes=() if other else (_ALIKE,),
+        notes=() if other else (_NO_DIFFERENCE,),
         tables=(
             *([tables.environment_table(other)] if other else []),
             tables.metrics_table(*numbers),
-            *([tables.waterfall_table(falls)] if len(falls.rows) else []),
+            *([tables.waterfall_table(step_parts)] if has_parts else []),
         ),
     )  # fmt: skip
 
 
 def _with_base(section: Section, base: dict[str, Metric], new: dict[str, Metric]) -> Section:
-    """Say beside each key number what it was."""
+    """Return a section whose key numbers also say what they were in the base."""
     by_fact = {fact: (base[name], new[name]) for name in new.keys() & base.keys() for fact in _facts_of(name)}
     facts = []
     for fact in section.facts:
-        pair = by_fact.get(fact.name)
-        was = _was(*pair) if pair else ""
-        facts.append(replace(fact, detail=runs.BETWEEN.join(part for part in (was, fact.detail) if part)))
+        was = _was(*by_fact[fact.name]) if fact.name in by_fact else ""
+        facts.append(replace(fact, detail=runs.BETWEEN.join(filter(None, (was, fact.detail)))))
     return replace(section, facts=tuple(facts))
 
 
@@ -149,17 +147,17 @@ def _was(base: Metric, new: Metric) -> str:
 
 
 def _facts_of(metric: str) -> tuple[str, ...]:
-    """Names of the key numbers that a metric is."""
+    """Return the names of the key numbers that show a metric."""
     renamed = {"memory_peak": "peak_memory", "span": "device_span"}
     return (renamed.get(metric, metric), f"{metric.removesuffix('_pct')}_share")
 
 
 def _meta(base: Report, new: Report, change: Change) -> dict[str, Any]:
-    """What is known of the new run, the problems of both, and what others need to know of the comparison."""
-    kept = ("start", "num_ranks", "world_size", "devices", "software", "steps", "window", "version", "source")
-    known = {name: base.meta[name] for name in kept if name in base.meta}
-    about = {
-        "base": {"title": base.title, **known},
+    """Return the meta data of the new run, with the problems of both runs and the outcome of the comparison."""
+    names = ("start", "num_ranks", "world_size", "devices", "software", "steps", "window", "version", "source")
+    base_meta = {name: base.meta[name] for name in names if name in base.meta}
+    comparison = {
+        "base": {"title": base.title, **base_meta},
         "new": {"title": new.title},
         "what": change.what,
         "outcome": str(change.outcome),
@@ -170,5 +168,5 @@ def _meta(base: Report, new: Report, change: Change) -> dict[str, Any]:
         "p": change.p,
         "steps": list(change.steps),
     }
-    problems = [f"{runs.BASE}{each}" for each in base.meta.get("problems", ())]
-    return dict(new.meta) | {"comparison": about, "problems": [*problems, *new.meta.get("problems", ())]}
+    problems = [f"{runs.BASE}{problem}" for problem in base.meta.get("problems", ())]
+    return dict(new.meta) | {"comparison": comparison, "problems": [*problems, *new.meta.get("problems", ())]}

@@ -1,4 +1,4 @@
-"""What became of each kernel, operator, collective or copy: more calls, slower calls, new, gone or swapped.
+"""Splits the change of each kernel, operator, collective or copy: more or slower calls, new, gone or swapped.
 
 A change of time is split into that of the number of calls and that of their mean by the logarithmic mean divisia index
 (Ang, Energy Policy 32, 2004): the two add up exactly, and swapping the runs turns every sign.
@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from htareport.compare.matching import Matched, plain
+from htareport.compare.words import listed
 
-PARTS = ("by_calls", "by_duration", "by_swap", "by_new", "by_gone")
+EFFECTS = ("by_calls", "by_duration", "by_swap", "by_new", "by_gone")
 SIDES = ("base_count", "new_count", "base_time", "new_time")
-MEASURES = (*SIDES, *PARTS)
+MEASURES = (*SIDES, *EFFECTS)
 ARROW, NONE = " → ", "(none)"
 UNCHANGED = "unchanged"
 _LABELS = {
@@ -28,7 +29,7 @@ _LABELS = {
     "by_new": ("new", "new"),
     "by_gone": ("gone", "gone"),
 }
-_MOST_LISTED = 3  # Operators or shapes of one group.
+_MAX_LISTED = 3  # Operators or shapes of one group.
 _SAME = 1e-9  # Of a sum of floats, relative to the time.
 
 
@@ -44,13 +45,13 @@ Amounts = dict[str, Amount]  # By kernel.
 
 
 def of_kernels(matched: Matched) -> pd.DataFrame:
-    """One row per kernel, or swap of kernels, of each group: path, operator, shapes, kind, kernel, level, MEASURES."""
-    known = [set(side["kernel"]) for side in matched]
+    """Return a row per kernel, or swap, of each group: path, operator, shapes, kind, kernel, level, MEASURES."""
+    kernels = [set(side["kernel"]) for side in matched]
     groups = [_by_group(side) for side in matched]
     rows = [
-        _about(groups, group) | row
+        _labels_of(groups, group) | row
         for group in sorted(groups[0].keys() | groups[1].keys())
-        for row in _of_group([_amounts(side.get(group, [])) for side in groups], known)
+        for row in _changes_of([_amounts(side.get(group, [])) for side in groups], kernels)
     ]
     return pd.DataFrame(rows, columns=["path", "operator", "shapes", "kind", "kernel", "level", *MEASURES])
 
@@ -70,26 +71,22 @@ def _amounts(rows: Sequence[Any]) -> Amounts:
 
 
 def _sum(amounts: Iterable[Amount]) -> Amount:
-    each = list(amounts)
-    return Amount(sum(a.calls for a in each), sum(a.time for a in each))
+    calls, times = zip(*amounts, strict=True)
+    return Amount(sum(calls), sum(times))
 
 
-def _about(groups: Sequence[dict[int, list[Any]]], group: int) -> dict[str, str]:
-    """What a group is: as on the one side that has it, or on both; where that differs, base → new."""
+def _labels_of(groups: Sequence[dict[int, list[Any]]], group: int) -> dict[str, str]:
+    """Return what a group is: as on the one side that has it, or on both; where that differs, base → new."""
     sides = [side[group] for side in groups if group in side]
-    told = {}
+    labels = {}
     for name in ("path", "operator", "shapes"):
-        values = [_list(sorted({getattr(row, name) for row in side})) for side in sides]
-        told[name] = values[0] if values[0] == values[-1] else ARROW.join(value or NONE for value in values)
-    return told | {"kind": sides[0][0].kind, "level": sides[0][0].level}
+        texts = [listed(sorted({getattr(row, name) for row in side}), _MAX_LISTED, "; ") for side in sides]
+        labels[name] = texts[0] if texts[0] == texts[-1] else ARROW.join(text or NONE for text in texts)
+    return labels | {"kind": sides[0][0].kind, "level": sides[0][0].level}
 
 
-def _list(values: Sequence[str]) -> str:
-    more = f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else ""
-    return "; ".join(values[:_MOST_LISTED]) + more
-
-
-def _of_group(sides: Sequence[Amounts], known: Sequence[set[str]]) -> Iterator[dict[str, Any]]:
+def _changes_of(sides: Sequence[Amounts], kernels: Sequence[set[str]]) -> Iterator[dict[str, Any]]:
+    """Yield the changes of a group's kernels; `kernels` are those of each run in all groups."""
     base, new = sides
     for kernel in [name for name in base if name in new]:
         yield {"kernel": kernel} | split(base.pop(kernel), new.pop(kernel))
@@ -101,13 +98,13 @@ def _of_group(sides: Sequence[Amounts], known: Sequence[set[str]]) -> Iterator[d
         yield {"kernel": ARROW.join(" + ".join(sorted(side)) for side in sides)} | row | change
         return
     for kernel, amount in base.items():
-        yield {"kernel": kernel} | split(amount, NOTHING, lone="by_calls" if kernel in known[1] else "by_gone")
+        yield {"kernel": kernel} | split(amount, NOTHING, lone="by_calls" if kernel in kernels[1] else "by_gone")
     for kernel, amount in new.items():
-        yield {"kernel": kernel} | split(NOTHING, amount, lone="by_calls" if kernel in known[0] else "by_new")
+        yield {"kernel": kernel} | split(NOTHING, amount, lone="by_calls" if kernel in kernels[0] else "by_new")
 
 
 def _renamed(base: Amounts, new: Amounts) -> list[tuple[str, str]]:
-    """Pairs of kernels whose names differ by numbers only, where there is one of that kind on each side."""
+    """Return old and new names of kernels that differ by numbers only, where one of that kind is on each side."""
     if not base or not new:
         return []
     sides = [_only_of_kind(base), _only_of_kind(new)]
@@ -120,17 +117,17 @@ def _only_of_kind(amounts: Amounts) -> dict[str, str]:
 
 
 def split(base: Amount, new: Amount, lone: str = "") -> dict[str, float]:
-    """MEASURES of a change; `lone` says which of PARTS the change of what is on one side only belongs to."""
+    """Return MEASURES of a change; `lone` names the one of EFFECTS for work that is on one side only."""
     delta = new.time - base.time
-    parts = dict.fromkeys(PARTS, 0.0)
+    effects = dict.fromkeys(EFFECTS, 0.0)
     if lone:
-        parts[lone] = delta
+        effects[lone] = delta
     elif min(base) > 0 and min(new) > 0:
-        parts["by_calls"] = _log_mean(base.time, new.time) * math.log(new.calls / base.calls)
-        parts["by_duration"] = delta - parts["by_calls"]
+        effects["by_calls"] = _log_mean(base.time, new.time) * math.log(new.calls / base.calls)
+        effects["by_duration"] = delta - effects["by_calls"]
     else:  # Calls of no time.
-        parts["by_duration"] = delta
-    return dict(zip(SIDES, (base.calls, new.calls, base.time, new.time), strict=True)) | parts
+        effects["by_duration"] = delta
+    return dict(zip(SIDES, (base.calls, new.calls, base.time, new.time), strict=True)) | effects
 
 
 def _log_mean(base: float, new: float) -> float:
@@ -141,7 +138,7 @@ def _log_mean(base: float, new: float) -> float:
 
 
 def by_name(base: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """What became of rows that are matched by equal keys: keys, MEASURES, and what labelled() adds."""
+    """Return the changes of rows that are matched by equal keys: keys, MEASURES, and what labelled() adds."""
     sides = [_amounts_by(side, keys) for side in (base, new)]
     rows = []
     for name in dict.fromkeys((*sides[0], *sides[1])):
@@ -166,17 +163,18 @@ def summed(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     """Add what follows from MEASURES: delta, means per call, and in a word what happened. Largest change first.
 
-    What happened is the largest part of the change among those in its direction: what has become longer is not "gone".
+    What happened is the largest effect among those in the direction of the change: what is now longer is not "gone".
     """
-    parts = rows[list(PARTS)].to_numpy(np.float64).reshape(-1, len(PARTS))
+    effects = rows[list(EFFECTS)].to_numpy(np.float64).reshape(-1, len(EFFECTS))
     delta = (rows["new_time"] - rows["base_time"]).to_numpy(np.float64)
-    whole = (rows["base_time"] + rows["new_time"]).to_numpy(np.float64)
-    direction = np.where(np.abs(delta) > _SAME * whole, np.sign(delta), 0)[:, None]
-    largest = np.where(direction, parts * direction, np.abs(parts)).argmax(axis=1)
-    same = np.abs(parts).sum(axis=1) <= _SAME * whole
+    time = (rows["base_time"] + rows["new_time"]).to_numpy(np.float64)
+    direction = np.where(np.abs(delta) > _SAME * time, np.sign(delta), 0)[:, None]
+    largest = np.where(direction, effects * direction, np.abs(effects)).argmax(axis=1)
+    is_same = np.abs(effects).sum(axis=1) <= _SAME * time
+    is_negative = effects[np.arange(len(rows)), largest] < 0
     changed = [
-        UNCHANGED if still else _LABELS[PARTS[place]][int(values[place] < 0)]
-        for still, place, values in zip(same.tolist(), largest.tolist(), parts.tolist(), strict=True)
+        UNCHANGED if same else _LABELS[EFFECTS[effect]][int(negative)]
+        for same, effect, negative in zip(is_same.tolist(), largest.tolist(), is_negative.tolist(), strict=True)
     ]
     rows = rows.assign(delta=delta, change=pd.Series(changed, rows.index, dtype=object))
     for side in ("base", "new"):

@@ -23,7 +23,7 @@ from typing import Any
 
 from htareport.compare.metrics import Metric, absolute_interval, relative_interval, too_few
 from htareport.compare.topics import METRICS, TOO_FEW
-from htareport.compare.words import between, changed, shortened
+from htareport.compare.words import between, changed, listed, shortened
 from htareport.errors import UsageError
 from htareport.report import Unit
 from htareport.report.units import MINUS, text
@@ -44,7 +44,7 @@ _UNITS: dict[str, tuple[Unit, float]] = {
     "GB": (Unit.BYTES, 1e9), "%": (Unit.RATIO, 0.01),
 }  # fmt: skip
 _PLAIN = {Unit.COUNT, Unit.NUMBER, Unit.BYTES_PER_SECOND}
-_MOST_TOLD, _LONGEST = 3, 60  # Gates in a sentence, and characters of one.
+_MAX_GATES, _MAX_GATE = 3, 60  # In a sentence, and characters of one.
 _EXAMPLES = "such as 'step_time > 255 ms', 'step_time > +5%', 'exposed_comm_pct > +2' or 'finding: high'"
 
 
@@ -99,12 +99,12 @@ def grammar() -> list[str]:
 
 def parse(written: str) -> Gate:
     """Read a gate. UsageError, saying what is wrong, for anything else."""
-    if about := _FINDING.fullmatch(written):
-        return _on_finding(written, about[1])
-    found = _GATE.fullmatch(written)
-    if not found:
+    if match := _FINDING.fullmatch(written):
+        return _on_finding(written, match[1])
+    match = _GATE.fullmatch(written)
+    if not match:
         raise UsageError(f"--fail-on {written!r}: is no gate: METRIC > LIMIT, {_EXAMPLES}")
-    metric, op, sign, number, unit = found.groups()
+    metric, op, sign, number, unit = match.groups()
     if unit and unit not in _UNITS:
         raise UsageError(f"--fail-on {written!r}: no unit {unit!r} (there are {', '.join(_UNITS)})")
     kind, factor = _UNITS[unit] if unit else (None, 1.0)
@@ -119,12 +119,12 @@ def parse(written: str) -> Gate:
     return Gate(written.strip(), metric, op, limit, kind, bool(sign), is_share)
 
 
-def _on_finding(written: str, wanted: str) -> Gate:
-    if not _CODE.fullmatch(wanted):
+def _on_finding(written: str, finding: str) -> Gate:
+    if not _CODE.fullmatch(finding):
         raise UsageError(
             f"--fail-on {written!r}: after 'finding:' comes a severity (low, medium, high) or a rule's code, as H14"
         )
-    return Gate(written.strip(), "finding", ":", 0.0, None, is_change=False, is_share=False, finding=wanted)
+    return Gate(written.strip(), "finding", ":", 0.0, None, is_change=False, is_share=False, finding=finding)
 
 
 def check(gates: Sequence[Gate], *, has_base: bool) -> None:
@@ -140,16 +140,16 @@ def judge(gate: Gate, new: Mapping[str, Metric], base: Mapping[str, Metric] | No
     """Judge one gate. UsageError where its unit is not the metric's, or no run could have such a metric."""
     metric = new.get(gate.metric)
     if metric is None and gate.metric not in (base or {}) and gate.metric not in METRICS:
-        close = get_close_matches(gate.metric, new, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        similar = get_close_matches(gate.metric, new, 1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
         raise UsageError(f"--fail-on {gate.written!r}: no metric {gate.metric!r}{hint} (this run has {', '.join(new)})")
     if metric is None:
         return _unknown(gate, "this run does not tell it")
     _check_unit(gate, metric)
     if not gate.is_change:
         state = State.CROSSED if _OPS[gate.op](metric.value, gate.limit) else State.PASSED
-        told = text(metric.value, metric.unit)
-        return Verdict(gate.written, gate.metric, state, metric.value, str(metric.unit), told, told, new=metric.value)
+        shown = text(metric.value, metric.unit)
+        return Verdict(gate.written, gate.metric, state, metric.value, str(metric.unit), shown, shown, new=metric.value)
     before = (base or {}).get(gate.metric)
     if before is None:
         return _unknown(gate, "the base does not tell it", metric)
@@ -166,8 +166,8 @@ def _judge_change(gate: Gate, before: Metric, metric: Metric) -> Verdict:
     reason = f"{text(before.value, before.unit)} → {text(metric.value, unit)} ({shown})"
     state = State.INCONCLUSIVE
     if interval is not None:
-        beyond = all(_OPS[gate.op](end, gate.limit) for end in (interval.low, interval.high))
-        state = State.CROSSED if beyond else State.PASSED
+        is_beyond = all(_OPS[gate.op](end, gate.limit) for end in (interval.low, interval.high))
+        state = State.CROSSED if is_beyond else State.PASSED
         reason += "" if before.is_exact else f"; 95 % interval {between(interval, unit, is_share=share)}"
     else:
         reason += f"; {TOO_FEW if too_few(before, metric) else 'this number has no interval here'}"
@@ -176,22 +176,21 @@ def _judge_change(gate: Gate, before: Metric, metric: Metric) -> Verdict:
                    before.value, metric.value, low, high)  # fmt: skip
 
 
-def told(gates: Sequence[Mapping[str, Any]]) -> str:
+def gates_sentence(gates: Sequence[Mapping[str, Any]]) -> str:
     """Say which gates did not pass, of verdicts as plain values; empty where all did."""
     sentences = []
     for state in (State.CROSSED, State.INCONCLUSIVE):
         bad = [gate for gate in gates if gate.get("state") == state]
-        names = [_told(gate) for gate in bad[:_MOST_TOLD]]
-        more = f" and {len(bad) - _MOST_TOLD} more" if len(bad) > _MOST_TOLD else ""
-        among = f" ({len(bad)} of {len(gates)})" if len(gates) > 1 else ""
+        count = f" ({len(bad)} of {len(gates)})" if len(gates) > 1 else ""
         if bad:
-            sentences.append(f"Gate{'s' if len(bad) > 1 else ''} {state}{among}: {', '.join(names)}{more}.")
+            names = listed(list(map(_gate_text, bad)), _MAX_GATES)
+            sentences.append(f"Gate{'s' if len(bad) > 1 else ''} {state}{count}: {names}.")
     return " ".join(sentences)
 
 
-def _told(gate: Mapping[str, Any]) -> str:
+def _gate_text(gate: Mapping[str, Any]) -> str:
     shown = str(gate.get("shown") or "")
-    return shortened(str(gate.get("gate", "")), _LONGEST) + (f" ({shown})" if shown else "")
+    return shortened(str(gate.get("gate", "")), _MAX_GATE) + (f" ({shown})" if shown else "")
 
 
 def _unknown(gate: Gate, reason: str, metric: Metric | None = None) -> Verdict:

@@ -1,4 +1,4 @@
-"""Which work of one run is which of the other, though kernels change their names with the device and the library.
+"""Matches the work of two runs, though kernels change their names with the device and the library.
 
 Work is matched by the operators around its launch and by their input shapes, where those are equal on both sides; what
 is left by less and less: operator and shapes, path, operator, name of the kernel, its name without numbers.
@@ -22,8 +22,8 @@ LEVELS = {
     "kernel": ("kernel",),
     "similar kernel": ("plain",),
 }
-ALIKE = ("path and shapes", "operator and shapes")  # The same operator on inputs of the same shapes.
-_NEED_OPERATOR = 4  # The first of LEVELS are for work that has one.
+SAME_SHAPES = ("path and shapes", "operator and shapes")  # The same operator on inputs of the same shapes.
+_NUM_OPERATOR_LEVELS = 4  # The first of LEVELS are for work that has an operator.
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16,}(?![A-Za-z0-9])")
 _NUMBER = re.compile(r"\d+")
 
@@ -48,20 +48,20 @@ def match(base: pd.DataFrame, new: pd.DataFrame) -> Matched:
     """Match rows of work (path, shapes, kernel, kind) of two runs."""
     sides = [_keyed(side) for side in (base, new)]
     used = 0
-    for place, (level, columns) in enumerate(LEVELS.items()):
-        keys = [_keys(side, columns, needs_operator=place < _NEED_OPERATOR) for side in sides]
+    for level_index, (level, columns) in enumerate(LEVELS.items()):
+        keys = [_keys(side, columns, needs_operator=level_index < _NUM_OPERATOR_LEVELS) for side in sides]
         common = sorted(set(keys[0].dropna()) & set(keys[1].dropna()))
         numbers = {key: used + number for number, key in enumerate(common)}
         for side, key in zip(sides, keys, strict=True):
-            found = key.map(numbers)
-            there = found.notna()
-            side.loc[there, "group"] = found[there].astype("int64")
-            side.loc[there, "level"] = level
+            groups = key.map(numbers)
+            is_matched = groups.notna()
+            side.loc[is_matched, "group"] = groups[is_matched].astype("int64")
+            side.loc[is_matched, "level"] = level
         used += len(common)
     for side in sides:
-        alone = (side["group"] < 0).to_numpy()
-        side.loc[alone, "group"] = used + np.arange(alone.sum())
-        used += int(alone.sum())
+        is_alone = (side["group"] < 0).to_numpy()
+        side.loc[is_alone, "group"] = used + np.arange(is_alone.sum())
+        used += int(is_alone.sum())
     return Matched(*sides)
 
 
@@ -77,7 +77,7 @@ def _keyed(side: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys(side: pd.DataFrame, columns: tuple[str, ...], *, needs_operator: bool) -> pd.Series[Any]:
-    """The key of each row that is not matched yet, nothing for the others."""
-    free = (side["group"] < 0) & ((side["operator"] != "") | (not needs_operator))
-    rows = side.loc[free, [*columns, "kind"]].itertuples(index=False, name=None)
-    return pd.Series(list(rows), side.index[free], dtype=object).reindex(side.index)
+    """Return the key of each row that is not matched yet, nothing for the others."""
+    is_free = (side["group"] < 0) & ((side["operator"] != "") | (not needs_operator))
+    rows = side.loc[is_free, [*columns, "kind"]].itertuples(index=False, name=None)
+    return pd.Series(list(rows), side.index[is_free], dtype=object).reindex(side.index)

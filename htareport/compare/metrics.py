@@ -1,4 +1,4 @@
-"""The numbers of a run that gates and the table of key numbers are about, by name, with their values over the steps."""
+"""Collects the key numbers of a run that gates judge and comparisons show, by name, with their values over steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from htareport.algorithms.samples import SIGNIFICANT, Interval, difference_interval, ratio_interval, smallest_p
-from htareport.compare.sides import PARTS, Floats, Side
+from htareport.compare.sides import Floats, Side
 from htareport.report import Better, Fact, Unit
 
-_PARTS = {
+_LABELS_OF_USES = {
     "compute": "computing",
     "exposed_comm": "exposed communication",
     "exposed_memory": "exposed copies",
@@ -55,38 +55,37 @@ def metrics(side: Side) -> dict[str, Metric]:
 
     Shares are per cent under names that end in `_pct`; other names are those of the key numbers.
     """
-    found = (*_of_steps(side), *_of_span(side), *_of_work(side), *_of_facts(side))
-    return {each.name: each for each in found if math.isfinite(each.value)}
+    metrics = (*_of_steps(side), *_of_span(side), *_of_work(side), *_of_facts(side))
+    return {metric.name: metric for metric in metrics if math.isfinite(metric.value)}
 
 
 def _of_steps(side: Side) -> Iterator[Metric]:
-    times, parts = side.step_times, side.parts_of_steps
+    times, steps = side.step_times, side.uses_of_steps
     if len(times):
         median, lower = float(np.median(times)), Better.LOWER
         yield Metric("step_time", "step time", median, Unit.NANOSECONDS, lower, times, is_median=True)
         tail = float(np.percentile(times, 95))
         yield Metric("step_time_p95", "step time, p95", tail, Unit.NANOSECONDS, lower)
-    if len(parts):
-        for part in (*PARTS, "idle"):
-            better = None if part == "compute" else Better.LOWER
-            spent, whole = (parts[name].to_numpy(np.float64) for name in (part, "time"))
-            share = float(spent.sum() / whole.sum())
-            yield Metric(f"{part}_pct", f"{_PARTS[part]} in steps", share, Unit.RATIO, better, spent / whole)
-            label = f"{_PARTS[part]} per step"
-            yield Metric(f"{part}_time", label, float(spent.mean()), Unit.NANOSECONDS, better, spent)
+    if len(steps):
+        for use, label in _LABELS_OF_USES.items():
+            better = None if use == "compute" else Better.LOWER
+            spent, total = (steps[name].to_numpy(np.float64) for name in (use, "time"))
+            share = float(spent.sum() / total.sum())
+            yield Metric(f"{use}_pct", f"{label} in steps", share, Unit.RATIO, better, spent / total)
+            yield Metric(f"{use}_time", f"{label} per step", float(spent.mean()), Unit.NANOSECONDS, better, spent)
 
 
 def _of_span(side: Side) -> Iterator[Metric]:
-    parts = side.parts_of_span
-    if parts.get("time", 0) > 0:
-        yield Metric("span", "GPU span", float(parts["time"]), Unit.NANOSECONDS, Better.LOWER)
-        for part in (*PARTS, "idle"):
-            better, share = (None if part == "compute" else Better.LOWER), float(parts[part] / parts["time"])
-            yield Metric(f"{part}_of_span_pct", f"{_PARTS[part]}, of the span", share, Unit.RATIO, better)
+    span = side.uses_of_span
+    if span.get("time", 0) > 0:
+        yield Metric("span", "GPU span", float(span["time"]), Unit.NANOSECONDS, Better.LOWER)
+        for use, label in _LABELS_OF_USES.items():
+            better, share = (None if use == "compute" else Better.LOWER), float(span[use] / span["time"])
+            yield Metric(f"{use}_of_span_pct", f"{label}, of the span", share, Unit.RATIO, better)
 
 
 def _of_work(side: Side) -> Iterator[Metric]:
-    """Counts and sizes of the devices' work; where there is none of a kind, that is 0 and not unknown."""
+    """Yield counts and sizes of the devices' work; where there is none of a kind, that is 0 and not unknown."""
     if not len(side.kernels):
         return
     sizes = side.copies["bytes"]
@@ -96,13 +95,13 @@ def _of_work(side: Side) -> Iterator[Metric]:
         ("collectives", "collectives", side.collectives["count"].sum(), Unit.COUNT),
         ("copied_bytes", "bytes copied", sizes.sum(min_count=min(len(sizes), 1)), Unit.BYTES),
     ):
-        yield Metric(name, f"{label} {side.per}", float(value), unit, Better.LOWER)
+        yield Metric(name, f"{label} {side.per_step_label}", float(value), unit, Better.LOWER)
 
 
 def _of_facts(side: Side) -> Iterator[Metric]:
-    known = {f"{part}_share" for part in _PARTS} | {"step_time", "device_span"} | _NAMED
+    left_out = {f"{use}_share" for use in _LABELS_OF_USES} | {"step_time", "device_span"} | _NAMED
     for fact in side.facts.values():
-        if fact.name in known or fact.unit.is_id or not _NAME.fullmatch(fact.name) or fact.value is None:
+        if fact.name in left_out or fact.unit.is_id or not _NAME.fullmatch(fact.name) or fact.value is None:
             continue
         name = _ALIASES.get(fact.name, fact.name)
         if fact.unit is Unit.RATIO:
@@ -112,7 +111,7 @@ def _of_facts(side: Side) -> Iterator[Metric]:
 
 
 def _samples(name: str, fact: Fact, times: Floats) -> Floats | None:
-    """Values over the steps of what is a multiple of the step time, or of its inverse."""
+    """Return values over the steps of what is a multiple of the step time, or of its inverse."""
     if name not in _BY_STEP_TIME or not len(times) or fact.value is None:
         return None
     samples: Floats = fact.value * (times / np.median(times)) ** _BY_STEP_TIME[name]
@@ -120,25 +119,25 @@ def _samples(name: str, fact: Fact, times: Floats) -> Floats | None:
 
 
 def too_few(base: Metric, new: Metric) -> bool:
-    """Whether two metrics have values over steps, but of too few for anything to be told."""
+    """Return whether two metrics have values over steps, but of too few to tell chance from change."""
     if base.samples is None or new.samples is None or np.array_equal(base.samples, new.samples):
         return False
     return smallest_p(len(base.samples), len(new.samples)) >= SIGNIFICANT
 
 
 def relative_interval(base: Metric, new: Metric) -> Interval | None:
-    """Interval of new / base - 1, None where none can be had."""
+    """Return the interval of new / base - 1, None where there is none."""
     if base.is_exact and base.value:
         exact = new.value / base.value - 1
         return Interval(exact, exact)
     if base.samples is None or new.samples is None or too_few(base, new):
         return None
-    found = ratio_interval(base.samples, new.samples, median=base.is_median)
-    return Interval(found.low - 1, found.high - 1) if found else None
+    interval = ratio_interval(base.samples, new.samples, median=base.is_median)
+    return Interval(interval.low - 1, interval.high - 1) if interval else None
 
 
 def absolute_interval(base: Metric, new: Metric) -> Interval | None:
-    """Interval of new - base, None where none can be had."""
+    """Return the interval of new - base, None where there is none."""
     if base.is_exact:
         return Interval(new.value - base.value, new.value - base.value)
     if base.samples is None or new.samples is None or too_few(base, new):

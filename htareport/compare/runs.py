@@ -1,16 +1,16 @@
-"""A report of one run alone, also where the report given is itself a comparison or was judged before."""
+"""Takes the report of the new run out of a comparison, and the outcomes of gates out of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from htareport.compare.gates import told
+from htareport.compare.gates import gates_sentence
 from htareport.compare.topics import GROUP
 from htareport.report import Fact, Report
 
 BASE = "base: "  # Before a warning, or a problem, of the base.
-WAS, AS_BEFORE, BETWEEN = "was ", "as before", " · "  # What is said of the base beside a key number.
+WAS, AS_BEFORE, BETWEEN = "was ", "as before", " · "  # Beside a key number, of the base.
 
 
 def alone(report: Report) -> Report:
@@ -34,8 +34,8 @@ def alone(report: Report) -> Report:
 
 
 def _fact(fact: Fact) -> Fact:
-    first, _, rest = fact.detail.partition(BETWEEN)
-    return replace(fact, detail=rest) if first.startswith(WAS) or first == AS_BEFORE else fact
+    first, _, own_detail = fact.detail.partition(BETWEEN)
+    return replace(fact, detail=own_detail) if first.startswith(WAS) or first == AS_BEFORE else fact
 
 
 def without_gates(report: Report) -> Report:
@@ -46,7 +46,7 @@ def without_gates(report: Report) -> Report:
     meta = {name: value for name, value in report.meta.items() if name != "gates"}
     return replace(
         report,
-        verdict=report.verdict.removeprefix(told(gates)).lstrip(),
+        verdict=report.verdict.removeprefix(gates_sentence(gates)).lstrip(),
         meta=meta,
         sections=tuple(section for section in report.sections if (section.name, section.group) != ("gates", GROUP)),
     )

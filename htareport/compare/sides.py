@@ -1,4 +1,4 @@
-"""What a comparison needs of one report, taken from its tables. Tables that a report lacks are empty.
+"""Reads from the tables of a report what a comparison needs of it. Tables that a report lacks are empty.
 
 A saved report may have been edited by hand: a number that is none, or no time or size of this world, is taken as
 missing, and what stands for a name is taken as text.
@@ -6,25 +6,25 @@ missing, and what stands for a name is taken as text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.compare.topics import GROUP
-from htareport.report import Fact, Report, Status
+from htareport.report import Fact, Report, Section, Status
 from htareport.report.units import is_missing
 
 Floats = NDArray[np.float64]
-PARTS = ("compute", "exposed_comm", "exposed_memory")
-CAUSES = ("host wait", "kernel wait", "other")
+BUSY_USES = ("compute", "exposed_comm", "exposed_memory")
+IDLE_CAUSES = ("host wait", "kernel wait", "other")
 _KERNEL = ["path", "shapes", "kernel", "kind", "count", "time"]
 _OPERATOR = ["name", "step_count", "step_self"]
-_MOST = 1e18  # ns, bytes, calls: 30 years, an exabyte.
+_MAX_NUMBER = 1e18  # ns, bytes, calls: 30 years, an exabyte.
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,26 @@ class Side:
 
     def frame(self, section: str, table: str, columns: Sequence[str]) -> pd.DataFrame:
         """Return columns of a table; without rows where the report has no such table, or one without them."""
-        for each in self.report.sections:
-            for frame in each.tables if each.name == section else ():
-                if frame.spec.name == table and set(columns) <= set(frame.frame.columns):
-                    return frame.frame[list(columns)]
+        for candidate in self.report.sections:
+            for frame in _frames(candidate, table, columns) if candidate.name == section else ():
+                return frame
         return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
 
     def _tells(self, section: str, table: str, columns: Sequence[str]) -> bool:
-        """Whether the report has a table, or says that there is nothing to fill it with."""
-        found = next((each for each in self.report.sections if each.name == section), None)
-        if found is None or found.status is Status.FAILED:
+        """Return whether the report has a table, or says that there is nothing to fill it with."""
+        candidate = next((candidate for candidate in self.report.sections if candidate.name == section), None)
+        if candidate is None or candidate.status is Status.FAILED:
             return False
-        frames = [each.frame for each in found.tables if each.spec.name == table]
-        return not found.tables or any(set(columns) <= set(frame.columns) for frame in frames)
+        return not candidate.tables or any(True for _ in _frames(candidate, table, columns))
 
     def meta(self, name: str) -> Any:
-        """Return what is known of the run besides its numbers, None if it is not."""
+        """Return meta data of the run, None if it is not known."""
         return self.report.meta.get(name)
 
     def meta_of(self, name: str) -> Mapping[str, Any]:
-        """Return the same where it is a mapping; empty if it is none."""
-        found = self.meta(name)
-        return found if isinstance(found, Mapping) else {}
+        """Return meta data of the run that is a mapping; empty if it is none."""
+        mapping = self.meta(name)
+        return mapping if isinstance(mapping, Mapping) else {}
 
     @cached_property
     def facts(self) -> dict[str, Fact]:
@@ -74,36 +72,36 @@ class Side:
         return times[times > 0]
 
     @cached_property
-    def parts_of_steps(self) -> pd.DataFrame:
-        """Mean over ranks and devices by step, ns: time, the parts of busy time, idle, and idle by cause."""
-        parts = self.frame("temporal_breakdown", "steps", ["step", "time", *PARTS, "idle"])
-        causes = self.frame("idle_time", "steps", ["step", *CAUSES]).drop_duplicates("step")
-        both = parts.merge(causes, on="step", how="left").drop(columns="step")
-        table = pd.DataFrame({name: numbers(both[name]) for name in both.columns})
+    def uses_of_steps(self) -> pd.DataFrame:
+        """Mean over ranks and devices by step, ns: time, busy time by use, idle, and idle by cause."""
+        steps = self.frame("temporal_breakdown", "steps", ["step", "time", *BUSY_USES, "idle"])
+        causes = self.frame("idle_time", "steps", ["step", *IDLE_CAUSES]).drop_duplicates("step")
+        steps = steps.merge(causes, on="step", how="left").drop(columns="step")
+        table = pd.DataFrame({name: numbers(steps[name]) for name in steps.columns})
         return table[table["time"] > 0].reset_index(drop=True)
 
     @cached_property
-    def parts_of_slowest(self) -> pd.DataFrame:
-        """By step, ns: time, parts of busy time and idle of the slowest rank; fewer rows where they are not told."""
-        columns = ["time", *PARTS, "idle"]
+    def uses_of_slowest(self) -> pd.DataFrame:
+        """By step, ns: time, busy time by use and idle of the slowest rank; fewer rows where the report lacks some."""
+        columns = ["time", *BUSY_USES, "idle"]
         slowest = self.frame("step_time", "steps", ["step", "slowest_rank"]).drop_duplicates("step")
-        parts = self.frame("temporal_breakdown", "per_step", ["rank", "step", *columns])
-        found = parts.merge(slowest, left_on=["step", "rank"], right_on=["step", "slowest_rank"])
-        table = pd.DataFrame({name: numbers(found[name]) for name in columns}).groupby(found["step"].to_numpy()).mean()
+        rows = self.frame("temporal_breakdown", "per_step", ["rank", "step", *columns])
+        rows = rows.merge(slowest, left_on=["step", "rank"], right_on=["step", "slowest_rank"])
+        table = pd.DataFrame({name: numbers(rows[name]) for name in columns}).groupby(rows["step"].to_numpy()).mean()
         return table[table["time"] > 0].reset_index(drop=True)
 
     @cached_property
-    def parts_of_span(self) -> pd.Series[Any]:
+    def uses_of_span(self) -> pd.Series[Any]:
         """The same over everything recorded: `time` is the span. nan where nothing is known."""
-        columns = ["span", *PARTS, "idle"]
+        columns = ["span", *BUSY_USES, "idle"]
         table = self.frame("temporal_breakdown", "ranks", columns)
         ranks = pd.DataFrame({name: numbers(table[name]) for name in columns})
         means = ranks[ranks["span"] > 0].mean().rename({"span": "time"})
         devices = self.frame("idle_time", "devices", ["rank", "device", "category", "idle"])
         count = max(len(devices[["rank", "device"]].drop_duplicates()), 1)
         idle = pd.Series(numbers(devices["idle"])).groupby(devices["category"].to_numpy()).sum() / count
-        parts: pd.Series[Any] = pd.concat([means, idle.reindex(CAUSES)])
-        return parts
+        uses: pd.Series[Any] = pd.concat([means, idle.reindex(IDLE_CAUSES)])
+        return uses
 
     # --- work -------------------------------------------------------------------------------
 
@@ -113,18 +111,18 @@ class Side:
         return len(self.step_times) > 0
 
     @property
-    def per(self) -> str:
-        """What the numbers of work are per."""
+    def per_step_label(self) -> str:
+        """What the numbers of work are per, in words."""
         return "per step and rank" if self.has_steps and self.other_has_steps else "per rank"
 
     @cached_property
     def _steps_per_rank(self) -> float:
-        """By what numbers per step and rank are multiplied: 1, or if the other run has none the steps of a rank."""
+        """Factor of numbers per step and rank: 1, or if the other run has no steps the number of steps of a rank."""
         if not self.has_steps or self.other_has_steps:
             return 1.0
         basis = self.frame("step_work", "basis", ["ranks", "steps"])
-        known = numbers(basis["steps"]) / np.maximum(numbers(basis["ranks"]), 1)
-        return float(known[0]) if np.isfinite(known[:1]).any() else float(len(self.step_times))
+        steps = numbers(basis["steps"]) / np.maximum(numbers(basis["ranks"]), 1)
+        return float(steps[0]) if np.isfinite(steps[:1]).any() else float(len(self.step_times))
 
     @property
     def tells_kernels(self) -> bool:
@@ -138,12 +136,12 @@ class Side:
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        """Device work (see `per`): path, shapes, kernel, kind, count, time (ns)."""
+        """Device work (see `per_step_label`): path, shapes, kernel, kind, count, time (ns)."""
         return self._work("step_work", "kernels", _KERNEL[:4], _KERNEL[4:])
 
     @cached_property
     def operators(self) -> pd.DataFrame:
-        """Operators of the host (see `per`): name, count, time (self, ns)."""
+        """Operators of the host (see `per_step_label`): name, count, time (self, ns)."""
         table = self._work("operators", "operators", _OPERATOR[:1], _OPERATOR[1:])
         table = table.rename(columns={"step_count": "count", "step_self": "time"})
         is_step = table["name"].str.startswith("ProfilerStep").astype(bool)  # An operator in traces of before 2022.
@@ -151,20 +149,20 @@ class Side:
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """Collectives (see `per`): collective, process_group, count, time (ns), bytes."""
+        """Collectives (see `per_step_label`): collective, process_group, count, time (ns), bytes."""
         return self._work("step_work", "collectives", ["collective", "process_group"], ["count", "time", "bytes"])
 
     @cached_property
     def copies(self) -> pd.DataFrame:
-        """Copies and fills (see `per`): kind, count, time (ns), bytes."""
+        """Copies and fills (see `per_step_label`): kind, count, time (ns), bytes."""
         return self._work("step_work", "copies", ["kind"], ["count", "time", "bytes"])
 
     def _work(self, section: str, table: str, names: list[str], amounts: list[str]) -> pd.DataFrame:
-        found = self.frame(section, table, [*names, *amounts])
-        typed = {name: texts(found[name]) for name in names}
-        counted = {name: numbers(found[name]) * self._steps_per_rank for name in amounts}
-        whole = pd.DataFrame(typed | counted)
-        return whole[(whole[amounts[:2]] >= 0).all(axis=1)].reset_index(drop=True)
+        frame = self.frame(section, table, [*names, *amounts])
+        columns: dict[str, Any] = {name: texts(frame[name]) for name in names}
+        columns |= {name: numbers(frame[name]) * self._steps_per_rank for name in amounts}
+        work = pd.DataFrame(columns)
+        return work[(work[amounts[:2]] >= 0).all(axis=1)].reset_index(drop=True)
 
     # --- ranks ------------------------------------------------------------------------------
 
@@ -172,8 +170,8 @@ class Side:
     def ranks(self) -> pd.DataFrame:
         """By rank, ns: time (mean over the steps; unless both runs have some the span), own (less exposed_comm)."""
         columns = ["rank", "span", "exposed_comm", "own_step"]
-        parts = self.frame("temporal_breakdown", "ranks", columns)
-        table = pd.DataFrame({name: numbers(parts[name]) for name in columns})
+        frame = self.frame("temporal_breakdown", "ranks", columns)
+        table = pd.DataFrame({name: numbers(frame[name]) for name in columns})
         if self.has_steps and self.other_has_steps:
             means = self.frame("step_time", "ranks", ["rank", "mean"])
             times = pd.DataFrame({"rank": numbers(means["rank"]), "time": numbers(means["mean"])})
@@ -185,15 +183,25 @@ class Side:
         return ranks[ranks["time"] > 0].astype({"rank": "int64"}).reset_index(drop=True)
 
 
-def sides(base: Report, new: Report) -> tuple[Side, Side]:
+def _frames(section: Section, table: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield these columns of the section's tables of that name that have all of them."""
+    for candidate in section.tables:
+        if candidate.spec.name == table and set(columns) <= set(candidate.frame.columns):
+            yield candidate.frame[list(columns)]
+
+
+Sides: TypeAlias = tuple[Side, Side]  # Base and new.
+
+
+def sides(base: Report, new: Report) -> Sides:
     """Return both runs, their work in the same measure: per step and rank, or without steps in one of them per rank."""
     return Side(base, Side(new).has_steps), Side(new, Side(base).has_steps)
 
 
 def numbers(column: pd.Series[Any]) -> Floats:
-    """Return a column as floats; nan where there is none, or none that can be."""
+    """Return a column as floats; nan where a cell is missing, no number, or too large."""
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return np.where(np.abs(numbers) < _MOST, numbers, np.nan)
+    return np.where(np.abs(numbers) < _MAX_NUMBER, numbers, np.nan)
 
 
 def texts(column: pd.Series[Any]) -> pd.Series[Any]:

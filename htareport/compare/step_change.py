@@ -1,4 +1,4 @@
-"""How much longer or shorter a step takes, and whether that is more than chance."""
+"""Tests whether a step became longer or shorter, by how much, and whether that is more than chance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from htareport.compare.words import percent
 from htareport.report import Unit
 from htareport.report.units import NNBSP, text
 
-_PERHAPS, _LARGE = 0.05, math.log(1.05)  # A p of less that is worth a word where the change is large, too.
+_MAX_P, _MIN_LOG_RATIO = 0.05, math.log(1.05)  # A change of so small a p and so large a ratio is probable.
 
 
 class Outcome(StrEnum):
@@ -69,7 +69,7 @@ def change_of(base: Side, new: Side) -> Change:
 
 
 def _span(side: Side) -> float:
-    return float(side.parts_of_span.get("time", float("nan")))
+    return float(side.uses_of_span.get("time", float("nan")))
 
 
 def _recorded(side: Side) -> float:
@@ -90,7 +90,7 @@ def _outcome(
     ratio = float(np.median(times[1]) / np.median(times[0]))
     if p < SIGNIFICANT and 1.0 not in interval:
         return Outcome.LONGER if ratio > 1 else Outcome.SHORTER
-    if p < _PERHAPS and abs(math.log(ratio)) > _LARGE:
+    if p < _MAX_P and abs(math.log(ratio)) > _MIN_LOG_RATIO:
         return Outcome.PERHAPS_LONGER if ratio > 1 else Outcome.PERHAPS_SHORTER
     return Outcome.SAME
 
@@ -101,17 +101,17 @@ def sentence(change: Change) -> str:
         return "Nothing to compare: one of the runs tells no time."
     values = f"{text(change.base, Unit.NANOSECONDS)} → {text(change.new, Unit.NANOSECONDS)}"
     if change.outcome is Outcome.NO_STEPS:
-        without = "either run" if not any(change.steps) else "the base" if not change.steps[0] else "the new run"
+        which = "either run" if not any(change.steps) else "the base" if not change.steps[0] else "the new run"
         return (
-            f"No steps in {without}, so all that was recorded is compared, and nothing tells chance from change: "
+            f"No steps in {which}, so all that was recorded is compared, and nothing tells chance from change: "
             f"{change.what} {values} ({percent(change.ratio)})."
         )
-    against = f"{change.steps[0]} against {change.steps[1]} step{'s' if change.steps[1] != 1 else ''}"
+    counts = f"{change.steps[0]} against {change.steps[1]} step{'s' if change.steps[1] != 1 else ''}"
     if change.outcome is Outcome.TOO_FEW:
-        return f"Too few steps to tell ({against}): step time {values} ({percent(change.ratio)})."
+        return f"Too few steps to tell ({counts}): step time {values} ({percent(change.ratio)})."
     if change.outcome is Outcome.SAME and change.interval in {None, Interval(1.0, 1.0)}:
-        return f"The step times are the same: {text(change.base, Unit.NANOSECONDS)} ({against})."
-    sure = f"{against}{_between(change.interval)}, p{NNBSP}{_p(change.p)}"
+        return f"The step times are the same: {text(change.base, Unit.NANOSECONDS)} ({counts})."
+    sure = f"{counts}{_between(change.interval)}, p{NNBSP}{_p(change.p)}"
     if change.outcome is Outcome.SAME:
         return f"No detectable change of the step time: {values} ({percent(change.ratio)}; {sure})."
     return f"The step is {change.outcome}: {values} ({percent(change.ratio)}; {sure})."

@@ -1,4 +1,4 @@
-"""Tables and charts of what two runs differ in."""
+"""Makes the tables and charts of a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from htareport.compare import changes
 from htareport.compare.environment import Difference
 from htareport.compare.gates import Verdict
 from htareport.compare.metrics import Metric, absolute_interval, relative_interval
-from htareport.compare.waterfall import REST, TOTAL, Waterfall
+from htareport.compare.waterfall import REMAINDER, TOTAL, Waterfall
 from htareport.compare.words import between, changed
 from htareport.report import Better, Chart, Column, Mark, Table, TableSpec, Unit, key
 from htareport.report.units import MISSING, text
 
 _NS, _CHANGE = Unit.NANOSECONDS, Unit.TIME_CHANGE
-_MOST_ROWS, _SHOWN = 2_000, 12
+_MAX_ROWS, _MAX_BARS = 2_000, 12
 _OF_SPAN = "_of_span"  # In names of metrics.
-_SLIGHT = 0.0005  # Of the base: parts that change less are no bar.
-_REST = " The rest: how far the slowest rank, whose time counts, is behind the mean of the ranks."
-_SLOWEST = " The ranks differ: the parts are those of the slowest one in each step."
-_PART_COLUMNS = {
+_MIN_CHANGE = 0.0005  # Of the base: parts that change less are no bar.
+_REMAINDER_NOTE = " The rest: how far the slowest rank, whose time counts, is behind the mean of the ranks."
+_SLOWEST_NOTE = " The ranks differ: the parts are those of the slowest one in each step."
+_EFFECT_COLUMNS = {
     "by_calls": ("By calls", "What of the change comes from the number of calls."),
     "by_duration": ("By duration", "What of it comes from the mean duration of a call."),
     "by_swap": ("By swap", "What of it comes from other kernels for the same operator."),
@@ -30,8 +30,8 @@ _PART_COLUMNS = {
 }
 
 
-def environment_table(found: Sequence[Difference]) -> Table:
-    """What differs besides the numbers."""
+def environment_table(differences: Sequence[Difference]) -> Table:
+    """Return the table of what differs besides the numbers."""
     spec = TableSpec(
         "environment",
         "What else differs",
@@ -48,12 +48,12 @@ def environment_table(found: Sequence[Difference]) -> Table:
         ),
     )
     words = {True: "no", False: "yes", None: "unknown"}
-    rows = [(d.what, d.base, d.new, words[d.matters]) for d in found]
+    rows = [(row.what, row.base, row.new, words[row.matters]) for row in differences]
     return Table(spec, pd.DataFrame(rows, columns=["what", "base", "new", "like"]))
 
 
 def gates_table(verdicts: Sequence[Verdict]) -> Table:
-    """How the gates came out."""
+    """Return the table of the outcomes of gates."""
     spec = TableSpec(
         "gates",
         "Gates",
@@ -68,7 +68,7 @@ def gates_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def metrics_table(base: Mapping[str, Metric], new: Mapping[str, Metric]) -> Table:
-    """Key numbers of both runs, as text since they have several units; shares of the span where there are no steps."""
+    """Return key numbers of both runs, as text since units differ; shares of the span where there are no steps."""
     spec = TableSpec(
         "metrics",
         "Key numbers",
@@ -84,8 +84,8 @@ def metrics_table(base: Mapping[str, Metric], new: Mapping[str, Metric]) -> Tabl
     both = base.keys() & new.keys()
     shown = (name for name in dict.fromkeys((*new, *base))
              if _OF_SPAN not in name or name.replace(_OF_SPAN, "") not in both)  # fmt: skip
-    there = [(base.get(name), new.get(name)) for name in shown]
-    rows = [_metric_row(*pair) for pair in there if any(each and each.value for each in pair)]
+    metrics = [(base.get(name), new.get(name)) for name in shown]
+    rows = [_metric_row(*sides) for sides in metrics if any(metric and metric.value for metric in sides)]
     frame = pd.DataFrame(rows, columns=[column.name for column in spec.columns])
     return Table(spec, frame.drop_duplicates("metric"))
 
@@ -94,7 +94,7 @@ def _metric_row(base: Metric | None, new: Metric | None) -> tuple[str | None, ..
     metric = new or base
     if metric is None:
         raise ValueError("a metric that neither run has")
-    values = [text(each.value if each else None, metric.unit) for each in (base, new)]
+    values = [text(side.value if side else None, metric.unit) for side in (base, new)]
     change, interval = (change_text(base, new), interval_text(base, new)) if base and new else (MISSING, None)
     return (metric.label, *values, change, interval, metric.name)
 
@@ -109,20 +109,20 @@ def change_text(base: Metric, new: Metric) -> str:
 def interval_text(base: Metric, new: Metric) -> str | None:
     """Return the interval of the change as text, None where there is none."""
     is_share = _is_share(base, new)
-    found = None if base.is_exact else (relative_interval if is_share else absolute_interval)(base, new)
-    return between(found, new.unit, is_share=is_share) if found else None
+    interval = None if base.is_exact else (relative_interval if is_share else absolute_interval)(base, new)
+    return between(interval, new.unit, is_share=is_share) if interval else None
 
 
 def _is_share(base: Metric, new: Metric) -> bool:
-    """Whether a change is shown in per cent of the base."""
+    """Return whether a change is shown in per cent of the base."""
     return new.unit is not Unit.RATIO and base.value > 0
 
 
-def waterfall_table(falls: Waterfall) -> Table:
-    """The parts of the mean step time on both sides."""
-    mean = (
-        "Mean over the steps, of the slowest rank in each." if falls.is_slowest else "Mean over steps, ranks, devices."
-    )
+def waterfall_table(step_parts: Waterfall) -> Table:
+    """Return the table of the mean step time by part, on both sides."""
+    mean = "Mean over steps, ranks, devices."
+    if step_parts.is_slowest:
+        mean = "Mean over the steps, of the slowest rank in each."
     spec = TableSpec(
         "waterfall",
         "Where the change comes from",
@@ -133,16 +133,17 @@ def waterfall_table(falls: Waterfall) -> Table:
             Column("delta", "Change", _CHANGE, "New - base.", better=Better.LOWER),
         ),
     )
-    return Table(spec, falls.rows)
+    return Table(spec, step_parts.rows)
 
 
-def waterfall_chart(falls: Waterfall, what: str) -> Chart:
-    """The change, part by part."""
-    rows = falls.rows
+def waterfall_chart(step_parts: Waterfall, what: str) -> Chart:
+    """Return the chart of the change, part by part."""
+    rows = step_parts.rows
     is_total, delta = rows["part"] == TOTAL, rows["delta"]
     kinds = delta.gt(0).map({True: "longer", False: "shorter"}).mask(is_total, TOTAL)
-    shown = rows.assign(kind=kinds)[is_total | (delta.abs() > _SLIGHT * rows["base"].iloc[-1])]
-    whose = _SLOWEST if falls.is_slowest else _REST if REST in set(shown["part"]) else ""
+    shown = rows.assign(kind=kinds)[is_total | (delta.abs() > _MIN_CHANGE * rows["base"].iloc[-1])]
+    note = _REMAINDER_NOTE if REMAINDER in set(shown["part"]) else ""
+    note = _SLOWEST_NOTE if step_parts.is_slowest else note
     return Chart(
         "waterfall",
         f"What the mean {what} changed by",
@@ -155,12 +156,12 @@ def waterfall_chart(falls: Waterfall, what: str) -> Chart:
         x_label=f"change of the {what}",
         x_unit=_NS,
         y_unit=Unit.TEXT,
-        caption=f"Each bar starts where the one above it ends. Parts that hardly change are left out.{whose}",
+        caption=f"Each bar starts where the one above it ends. Parts that hardly change are left out.{note}",
     )
 
 
 def steps_chart(times: Sequence[Sequence[float]]) -> Chart:
-    """Step times of both runs, one after the other."""
+    """Return the chart of the step times of both runs, one after the other."""
     rows = [(number, time, name) for name, side in zip(("base", "new"), times, strict=True)
             for number, time in enumerate(side, 1)]  # fmt: skip
     return Chart(
@@ -178,32 +179,33 @@ def steps_chart(times: Sequence[Sequence[float]]) -> Chart:
 
 
 def work_table(  # noqa: PLR0913  what a table is made of
-    name: str, title: str, keys: Sequence[Column], rows: pd.DataFrame, per: str, *, is_detail: bool = False
-) -> Table:
-    """What happened to kernels, operators, collectives or copies, the largest change first; `per`: see Side."""
+    name: str, title: str, keys: Sequence[Column], rows: pd.DataFrame, per_step_label: str, *,
+    is_detail: bool = False,
+) -> Table:  # fmt: skip
+    """Return the changes of kernels, operators, collectives or copies, the largest first; for the label see Side."""
     columns = (
         *keys,
         Column("change", "What happened", Unit.TEXT, "The largest part of the change."),
-        Column("delta", "Change", _CHANGE, f"New - base, {per}.", better=Better.LOWER),
-        Column("base_time", "Base", _NS, f"Sum of durations {per}."),
-        Column("new_time", "New", _NS, f"Sum of durations {per}."),
-        Column("base_count", "Base calls", Unit.COUNT, f"Calls {per}."),
-        Column("new_count", "New calls", Unit.COUNT, f"Calls {per}."),
+        Column("delta", "Change", _CHANGE, f"New - base, {per_step_label}.", better=Better.LOWER),
+        Column("base_time", "Base", _NS, f"Sum of durations {per_step_label}."),
+        Column("new_time", "New", _NS, f"Sum of durations {per_step_label}."),
+        Column("base_count", "Base calls", Unit.COUNT, f"Calls {per_step_label}."),
+        Column("new_count", "New calls", Unit.COUNT, f"Calls {per_step_label}."),
         Column("base_mean", "Base mean", _NS, "Mean duration of a call."),
         Column("new_mean", "New mean", _NS, "Mean duration of a call."),
-        *(Column(part, label, _CHANGE, said) for part, (label, said) in _PART_COLUMNS.items()),
+        *(Column(name, label, _CHANGE, words) for name, (label, words) in _EFFECT_COLUMNS.items()),
     )
-    note = f"The {_MOST_ROWS} rows that changed most, of {len(rows)}." if len(rows) > _MOST_ROWS else ""
-    return Table(TableSpec(name, title, columns, is_detail=is_detail), rows.head(_MOST_ROWS), note)
+    note = f"The {_MAX_ROWS} rows that changed most, of {len(rows)}." if len(rows) > _MAX_ROWS else ""
+    return Table(TableSpec(name, title, columns, is_detail=is_detail), rows.head(_MAX_ROWS), note)
 
 
 def movers_chart(  # noqa: PLR0913  what a chart is made of
-    name: str, title: str, rows: pd.DataFrame, label: str, per: str, *, value: str = "delta", caption: str = ""
-) -> Chart:
-    """The rows that changed most; without rows where nothing did. Bars begin at 0, so that their labels have signs."""
+    name: str, title: str, rows: pd.DataFrame, label: str, per_step_label: str, *, value: str = "delta",
+    caption: str = "",
+) -> Chart:  # fmt: skip
+    """Return the chart of the rows that changed most, if any did. Bars begin at 0, so that their labels have signs."""
     moved = rows[(rows["change"] != changes.UNCHANGED) & (rows[value] != 0)]
-    shown = moved.reindex(moved[value].abs().sort_values(ascending=False, kind="stable").index).head(_SHOWN)
-    of_calls = value != "delta"
+    shown = moved.reindex(moved[value].abs().sort_values(ascending=False, kind="stable").index).head(_MAX_BARS)
     return Chart(
         name,
         title,
@@ -213,8 +215,8 @@ def movers_chart(  # noqa: PLR0913  what a chart is made of
         label,
         "change",
         low="zero",
-        x_label=f"change {per}",
-        x_unit=Unit.COUNT if of_calls else _NS,
+        x_label=f"change {per_step_label}",
+        x_unit=_NS if value == "delta" else Unit.COUNT,
         y_unit=Unit.NAME,
         caption=caption,
     )

@@ -1,4 +1,4 @@
-"""From the mean step time of one run to that of the other: which part of the step grew or shrank by how much."""
+"""Splits the change of the mean step time into compute, communication, memory and idle time: the waterfall."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htareport.compare.sides import CAUSES, PARTS, Side
+from htareport.compare.sides import BUSY_USES, IDLE_CAUSES, Side
 
 LABELS = {
     "compute": "compute",
@@ -19,8 +19,8 @@ LABELS = {
     "other": "idle: other",
     "idle": "idle",
 }
-REST, TOTAL = "rest", "in all"
-_MOST_REST = 0.02  # Of the shorter step time.
+REMAINDER, TOTAL = "rest", "in all"
+_MAX_REMAINDER = 0.02  # Of the shorter step time.
 _EXACT = 1e-3  # ns: sums of floats are no more exact.
 COLUMNS = ["part", "base", "new", "delta", "from", "to"]
 
@@ -28,7 +28,7 @@ COLUMNS = ["part", "base", "new", "delta", "from", "to"]
 class Waterfall(NamedTuple):
     """Rows of the parts, and of all: COLUMNS, ns (from and to: where a part's bar lies); none where nothing is known.
 
-    `is_slowest`: the parts are those of the slowest rank in each step, not means over the ranks.
+    `is_slowest`: the times are those of the slowest rank in each step, not means over the ranks.
     """
 
     rows: pd.DataFrame
@@ -42,41 +42,40 @@ def waterfall(base: Side, new: Side) -> Waterfall:
     changes by besides the parts is the rest. Where that is too much, the parts are the slowest rank's own.
     """
     both = base, new
-    if not all(side.has_steps and len(side.parts_of_steps) for side in both):
-        spans = [side.parts_of_span for side in both]
+    if not all(side.has_steps and len(side.uses_of_steps) for side in both):
+        spans = [side.uses_of_span for side in both]
         if any(np.isnan(_number(side, "time")) for side in spans):
             return Waterfall(pd.DataFrame({name: [] for name in COLUMNS}))
         return Waterfall(_rows(spans, [_number(side, "time") for side in spans]))
     totals = [float(side.step_times.mean()) for side in both]
-    rows = _rows([side.parts_of_steps.mean() for side in both], totals)
-    rest = abs(float(rows.loc[rows["part"] == REST, "delta"].iloc[0]))
-    slowest = [side.parts_of_slowest for side in both]
-    if rest > _MOST_REST * min(totals) and all(
-        len(each) == len(s.step_times) for each, s in zip(slowest, both, strict=True)
-    ):
-        return Waterfall(_rows([each.mean() for each in slowest], totals), is_slowest=True)
+    rows = _rows([side.uses_of_steps.mean() for side in both], totals)
+    remainder = abs(float(rows.loc[rows["part"] == REMAINDER, "delta"].iloc[0]))
+    slowest = [side.uses_of_slowest for side in both]
+    is_complete = all(len(steps) == len(side.step_times) for steps, side in zip(slowest, both, strict=True))
+    if remainder > _MAX_REMAINDER * min(totals) and is_complete:
+        return Waterfall(_rows([steps.mean() for steps in slowest], totals), is_slowest=True)
     return Waterfall(rows)
 
 
 def _rows(sides: Sequence[pd.Series[Any]], totals: Sequence[float]) -> pd.DataFrame:
-    parts = [(LABELS[name], *(_number(side, name, 0.0) for side in sides)) for name in _parts(sides)]
-    frame = pd.DataFrame(parts, columns=["part", "base", "new"]).fillna(0.0)
-    rest = np.array(totals) - frame[["base", "new"]].sum().to_numpy()
-    frame.loc[len(frame)] = [REST, *np.where(np.abs(rest) > _EXACT, rest, 0.0)]
+    rows = [(LABELS[use], *(_number(side, use, 0.0) for side in sides)) for use in _uses(sides)]
+    frame = pd.DataFrame(rows, columns=["part", "base", "new"]).fillna(0.0)
+    remainder = np.array(totals) - frame[["base", "new"]].sum().to_numpy()
+    frame.loc[len(frame)] = [REMAINDER, *np.where(np.abs(remainder) > _EXACT, remainder, 0.0)]
     frame["delta"] = frame["new"] - frame["base"]
     frame["to"] = frame["delta"].cumsum()
     frame["from"] = frame["to"] - frame["delta"]
     total = totals[1] - totals[0]
-    whole = pd.DataFrame([(TOTAL, *totals, total, 0.0, total)], columns=COLUMNS)
-    return pd.concat([frame[COLUMNS], whole], ignore_index=True)
+    total_row = pd.DataFrame([(TOTAL, *totals, total, 0.0, total)], columns=COLUMNS)
+    return pd.concat([frame[COLUMNS], total_row], ignore_index=True)
 
 
 def _number(side: pd.Series[Any], name: str, default: float = float("nan")) -> float:
     return float(side.get(name, default))
 
 
-def _parts(sides: Sequence[pd.Series[Any]]) -> list[str]:
-    """The parts to tell apart: idle by cause only where both sides know it."""
-    if all(not np.isnan(_number(side, cause)) for side in sides for cause in CAUSES):
-        return [*PARTS, *CAUSES]
-    return [*PARTS, "idle"]
+def _uses(sides: Sequence[pd.Series[Any]]) -> list[str]:
+    """Return the uses of time to tell apart: idle by cause only where both sides know it."""
+    if all(not np.isnan(_number(side, cause)) for side in sides for cause in IDLE_CAUSES):
+        return [*BUSY_USES, *IDLE_CAUSES]
+    return [*BUSY_USES, "idle"]

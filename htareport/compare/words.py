@@ -1,6 +1,8 @@
-"""Changes as text: always with their sign, of shares in percentage points, and changes in per cent named so."""
+"""Writes changes as text: always with their sign, those of shares in percentage points; shortens and lists names."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from htareport.algorithms.samples import Interval
 from htareport.report import Unit
@@ -35,6 +37,12 @@ def between(interval: Interval, unit: Unit, *, is_share: bool) -> str:
     return f"{low.removesuffix(f'{NNBSP}points')} to {high}"
 
 
-def shortened(name: str, longest: int) -> str:
+def shortened(name: str, max_length: int) -> str:
     """Return a name no longer than that, its end left out."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    return name if len(name) <= max_length else f"{name[: max_length - 1]}…"
+
+
+def listed(names: Sequence[str], max_names: int, separator: str = ", ") -> str:
+    """Return the first of some names, and how many more there are."""
+    suffix = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return f"{separator.join(names[:max_names])}{suffix}"

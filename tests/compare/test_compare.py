@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import htareport
 from htareport.compare import changes, compare
-from htareport.compare.changes import MEASURES, PARTS, SIDES, Amount, split
+from htareport.compare.changes import EFFECTS, MEASURES, SIDES, Amount, split
 from htareport.compare.matching import match, plain
 from htareport.compare.metrics import metrics
 from htareport.compare.sides import Side
@@ -44,7 +44,7 @@ def test_a_run_with_itself(pair):
         for table in report[name].tables:
             if "change" in table.frame:
                 assert set(table.frame["change"]) <= {"unchanged"}, table.spec.name
-                assert (table.frame[["delta", *PARTS]] == 0).all(axis=None)
+                assert (table.frame[["delta", *EFFECTS]] == 0).all(axis=None)
             assert not report[name].charts or all(len(chart.frame) for chart in report[name].charts)
     assert "mostly" not in report.verdict
 
@@ -163,7 +163,7 @@ def test_split_on_paper():
     assert split(Amount(2, 20), Amount(2, 40))["by_duration"] == 20
     both = split(Amount(2, 20), Amount(4, 80))  # 60 more, by ln 2 and ln 2.
     assert (both["by_calls"], both["by_duration"]) == (pytest.approx(30), pytest.approx(30))
-    assert math.isclose(sum(split(Amount(0, 0), Amount(3, 7), "by_new")[part] for part in PARTS), 7)
+    assert math.isclose(sum(split(Amount(0, 0), Amount(3, 7), "by_new")[effect] for effect in EFFECTS), 7)
 
 
 def test_what_happened_lies_in_the_direction_of_the_change():

@@ -70,7 +70,7 @@ def test_work_of_runs_of_which_one_has_no_steps(runs):
 
 
 def test_the_row_of_small_kernels_is_named_as_the_analysis_does():
-    assert sections._REST == SMALL_KERNELS
+    assert sections._SMALL_KERNELS == SMALL_KERNELS
 
 
 def _edited(report, *path, value):
