@@ -1,4 +1,4 @@
-"""One comment on a pull request that is written once and edited from then on."""
+"""Writes one comment on a pull request, and edits it from then on."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NOT_OURS = {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment that is there: its id and its text."""
+    """A comment on the code host: its id and its text."""
 
     id: int
     body: str
 
 
 class Discussion(Protocol):
-    """What a code host lets one do with the comments of one pull request."""
+    """The comments of one pull request on a code host."""
 
     def comments(self) -> Iterator[Comment]:
         """Return all comments, oldest first."""

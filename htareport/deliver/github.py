@@ -1,4 +1,4 @@
-"""Comments on GitHub's pull requests, by what GitHub Actions gives to a job. Forgejo and Gitea speak the same API."""
+"""Comments on GitHub pull requests, from the environment of GitHub Actions. Forgejo and Gitea have the same API."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ def pull_request(environment: Mapping[str, str]) -> int | None:
 
 
 def _numbers(event: Any) -> Iterator[int]:
-    """Return what could be the number: of a pull request, of a comment's, of that whose run has ended."""
+    """Yield the numbers of an event's pull requests: its own, that of its comment, those of its workflow run."""
     if not isinstance(event, dict):
         return
     issue, run = event.get("issue"), event.get("workflow_run")
-    found = [event.get("pull_request")]
+    pull_requests = [event.get("pull_request")]
     if isinstance(issue, dict) and issue.get("pull_request"):
-        found.append(issue)
+        pull_requests.append(issue)
     if isinstance(run, dict) and isinstance(run.get("pull_requests"), list):
-        found += run["pull_requests"]
-    for each in found:
-        if isinstance(each, dict) and type(each.get("number")) is int:
-            yield each["number"]
+        pull_requests += run["pull_requests"]
+    for request in pull_requests:
+        if isinstance(request, dict) and type(request.get("number")) is int:
+            yield request["number"]

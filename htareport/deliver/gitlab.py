@@ -1,4 +1,4 @@
-"""Comments on GitLab's merge requests, by what GitLab CI gives to a job, and a token that may write them."""
+"""Comments on GitLab merge requests, from the environment of GitLab CI and a token that may write them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class MergeRequest:
             raise UsageError(f"{'CI_PROJECT_ID' if url else 'CI_API_V4_URL'} is not set: is this a job of GitLab CI?")
         if number is None:
             raise UsageError("no merge request: CI_MERGE_REQUEST_IID is not set; --pull-request N names one")
-        found = token(environment, (token_name,) if token_name else _TOKENS)
-        headers = {"JOB-TOKEN" if token_name == _JOB_TOKEN else "PRIVATE-TOKEN": found}
+        header = "JOB-TOKEN" if token_name == _JOB_TOKEN else "PRIVATE-TOKEN"
+        headers = {header: token(environment, (token_name,) if token_name else _TOKENS)}
         home = environment.get("CI_MERGE_REQUEST_PROJECT_URL") or environment.get("CI_PROJECT_URL", "")
         return cls(Api(url, headers, _HINT), project, number, f"{home}/-/merge_requests/{number}" if home else "")
 

@@ -1,4 +1,4 @@
-"""Reading the saved reports of a folder for the page over all of them."""
+"""Makes the index page over all saved reports of a folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Overview:
 
 
 def overview(folder: Path, output: Path, now: datetime | None = None) -> Overview:
-    """Make the page over all reports in a folder, with links as they hold in `output`.
+    """Return the index page over all reports in a folder, with links relative to the page at `output`.
 
     NothingToReadError where there is none.
     """
@@ -45,25 +45,24 @@ def overview(folder: Path, output: Path, now: datetime | None = None) -> Overvie
         files = _json_files(folder)
     except OSError as error:
         raise NothingToReadError(f"{folder}: {error.strerror or error}") from error
-    runs, damaged, others = list[Run](), list[tuple[str, str]](), list[str]()
+    runs, damaged, unrelated = list[Run](), list[tuple[str, str]](), list[str]()
     for path in files:
         name = printable(path.relative_to(folder).as_posix())
         try:
             report = _light(path) if _is_report(path) else None
         except (OSError, ReportFileError) as error:
-            told = str(getattr(error, "strerror", None) or error)  # Without the path that the system adds.
-            reason = told.removeprefix(f"{printable(shown(path))}: ")
-            damaged.append((name, reason))
+            reason = str(getattr(error, "strerror", None) or error)  # Without the path that the system adds.
+            damaged.append((name, reason.removeprefix(f"{printable(shown(path))}: ")))
         else:
             if report is None:
-                others.append(name)
+                unrelated.append(name)
             else:
                 runs.append(_run(report, path, output))
     if not runs:
-        told = "; ".join(f"{name}: {reason}" for name, reason in damaged[:3])
-        raise NothingToReadError(f"{folder}: no reports (.json, .json.gz) in or below it{'; ' if told else ''}{told}")
+        reasons = "".join(f"; {name}: {reason}" for name, reason in damaged[:3])
+        raise NothingToReadError(f"{folder}: no reports (.json, .json.gz) in or below it{reasons}")
     title = f"Runs in {printable(named(folder))}"
-    page = index(runs, title=title, made=now or datetime.now(UTC), damaged=damaged, others=others)
+    page = index(runs, title=title, made=now or datetime.now(UTC), damaged=damaged, others=unrelated)
     return Overview(page, len(runs), tuple(damaged))
 
 
@@ -73,7 +72,7 @@ def _json_files(folder: Path) -> list[Path]:
 
 
 def _is_report(path: Path) -> bool:
-    """Tell by its beginning whether a file is a report or wants to be one; traces beside it may be large."""
+    """Return whether a file begins as a report does; traces in the same folder may be large."""
     with reading(path) as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(_GZIP):
@@ -104,8 +103,8 @@ def _run(report: Report, path: Path, output: Path) -> Run:
     """Date a run by its trace, else by its file, and link it to its page, else to its JSON."""
     date = started(report)
     stem = path.name[: -len(".json.gz" if path.name.lower().endswith(".json.gz") else ".json")]
-    beside = [path.with_name(stem + suffix) for suffix in (".html", ".pdf", ".md")]
-    target = next((each for each in beside if each.is_file() and resolved(each) != resolved(output)), path)
+    pages = [path.with_name(stem + suffix) for suffix in (".html", ".pdf", ".md")]
+    target = next((page for page in pages if page.is_file() and resolved(page) != resolved(output)), path)
     return Run(report, _link(target, output), date or datetime.fromtimestamp(stat_of(path).st_mtime, UTC), date is None)
 
 
@@ -115,5 +114,7 @@ def _link(target: Path, page: Path) -> str:
         return shown(target) if is_remote(target) else target.resolve().as_uri()
     if not is_remote(target):
         return Path(relpath(target.resolve(), page.resolve().parent)).as_posix()
-    there, here = urlsplit(shown(target)), urlsplit(shown(page.parent))
-    return shown(target) if there[:2] != here[:2] else posixpath.relpath(there.path, here.path or "/")
+    target_url, page_url = urlsplit(shown(target)), urlsplit(shown(page.parent))
+    if target_url[:2] != page_url[:2]:
+        return shown(target)
+    return posixpath.relpath(target_url.path, page_url.path or "/")

@@ -1,4 +1,4 @@
-"""Mail by SMTP, with TLS and login; server and password come from the environment, never from the command line."""
+"""Sends mail by SMTP, with TLS and login; server and password come from the environment, not the command line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typing import Self
 from htareport.errors import OutputError, UsageError
 
 PREFIX = "HTAREPORT_SMTP_"
-MOST_RECIPIENTS = 100
-LARGEST = 20_000_000  # Bytes of a mail as it is sent; common servers take 25 MB at most.
+MAX_RECIPIENTS = 100
+MAX_BYTES = 20_000_000  # Bytes of a mail as it is sent; common servers take 25 MB at most.
 _TIMEOUT = 30.0  # Seconds for each answer.
 _SUBMISSION, _IMPLICIT_TLS = 587, 465
 _LOGGED_IN = 235
-_MOST_PORTS = 65535
-_LONGEST_ADDRESS, _LONGEST_REPLY = 254, 300
+_MAX_PORT = 65535
+_MAX_ADDRESS, _MAX_REPLY = 254, 300
 _LOCAL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -35,7 +35,7 @@ _TLS = ("starttls", "implicit", "off")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where mail is handed in, as whom, and how the connection is made safe.
+    """A mail server, the account that sends, and how the connection is encrypted.
 
     `tls` is one of starttls, implicit, off, or empty: then port 465 means implicit and every other port STARTTLS, which
     a server on this machine alone may lack.
@@ -51,47 +51,48 @@ class Server:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Read HTAREPORT_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS. UsageError says what is wrong."""
-        given = {name: environment.get(PREFIX + name, "").strip() for name in ("HOST", "PORT", "USER", "FROM", "TLS")}
+        settings = {
+            name: environment.get(PREFIX + name, "").strip() for name in ("HOST", "PORT", "USER", "FROM", "TLS")
+        }
         password = environment.get(f"{PREFIX}PASSWORD", "")
-        if not given["HOST"]:
+        if not settings["HOST"]:
             raise UsageError(
                 f"{PREFIX}HOST is not set: it names the mail server (further: _PORT, _USER, _PASSWORD, _FROM)"
             )
-        if bool(given["USER"]) != bool(password):
+        if bool(settings["USER"]) != bool(password):
             raise UsageError(f"{PREFIX}USER and {PREFIX}PASSWORD belong together: one of them is not set")
-        tls = given["TLS"].lower()
+        tls = settings["TLS"].lower()
         if tls and tls not in _TLS:
-            raise UsageError(f"{PREFIX}TLS: {given['TLS']!r} is none of {', '.join(_TLS)}")
-        port = given["PORT"] or str(_IMPLICIT_TLS if tls == "implicit" else _SUBMISSION)
-        if not (port.isdecimal() and port.isascii() and 0 < int(port) <= _MOST_PORTS):
+            raise UsageError(f"{PREFIX}TLS: {settings['TLS']!r} is none of {', '.join(_TLS)}")
+        port = settings["PORT"] or str(_IMPLICIT_TLS if tls == "implicit" else _SUBMISSION)
+        if not (port.isdecimal() and port.isascii() and 0 < int(port) <= _MAX_PORT):
             raise UsageError(f"{PREFIX}PORT: {port!r} is no port")
-        sender = given["FROM"] or (given["USER"] if "@" in given["USER"] else "")
+        sender = settings["FROM"] or (settings["USER"] if "@" in settings["USER"] else "")
         if not sender:
             raise UsageError(f"{PREFIX}FROM is not set: it is the address that the mail comes from")
         from_ = addresses([sender], f"{PREFIX}FROM")
         if len(from_) != 1:
             raise UsageError(f"{PREFIX}FROM: more than one address")
-        return cls(given["HOST"], int(port), from_[0], given["USER"], password, tls)
+        return cls(settings["HOST"], int(port), from_[0], settings["USER"], password, tls)
 
 
-def addresses(texts: Iterable[str], place: str = "--to") -> tuple[Address, ...]:
+def addresses(texts: Iterable[str], option: str = "--to") -> tuple[Address, ...]:
     """Read `ann@example.org` and `Ann Lee <ann@example.org>`, several by commas. UsageError names what is none."""
     addresses = dict[str, Address]()
     for text in texts:
         if not text.isprintable():
-            raise UsageError(f"{place}: {text!r} holds a line end or a control character")
-        pairs = [pair for pair in getaddresses([text]) if any(pair)]
-        for name, address in pairs or [("", text)]:
+            raise UsageError(f"{option}: {text!r} holds a line end or a control character")
+        for name, address in [named for named in getaddresses([text]) if any(named)] or [("", text)]:
             local, _, domain = address.rpartition("@")
-            fits = len(address) <= _LONGEST_ADDRESS and _LOCAL.fullmatch(local) and _DOMAIN.fullmatch(domain)
+            fits = len(address) <= _MAX_ADDRESS and _LOCAL.fullmatch(local) and _DOMAIN.fullmatch(domain)
             if not fits or local.startswith(".") or local.endswith(".") or ".." in local:
-                raise UsageError(f"{place}: {address or text!r} is no mail address")
+                raise UsageError(f"{option}: {address or text!r} is no mail address")
             addresses.setdefault(address.lower(), Address(name, local, domain))
     if not addresses:
-        raise UsageError(f"{place}: nobody was named")
-    if len(addresses) > MOST_RECIPIENTS:
+        raise UsageError(f"{option}: nobody was named")
+    if len(addresses) > MAX_RECIPIENTS:
         raise UsageError(
-            f"{place}: {len(addresses)} recipients; at most {MOST_RECIPIENTS} get one mail, a list gets more"
+            f"{option}: {len(addresses)} recipients; at most {MAX_RECIPIENTS} get one mail, a list gets more"
         )
     return tuple(addresses.values())
 
@@ -99,39 +100,39 @@ def addresses(texts: Iterable[str], place: str = "--to") -> tuple[Address, ...]:
 def check(message: EmailMessage) -> int:
     """Return the size of a mail in bytes. OutputError if no server would take it."""
     size = len(message.as_bytes(policy=SMTP))
-    if size > LARGEST:
-        raise OutputError(f"the mail has {size:,} bytes; servers take {LARGEST:,} at most")
+    if size > MAX_BYTES:
+        raise OutputError(f"the mail has {size:,} bytes; servers take {MAX_BYTES:,} at most")
     return size
 
 
 def send(server: Server, message: EmailMessage, recipients: Sequence[Address]) -> None:
     """Hand a mail in. OutputError says who did not get it, and why."""
     size = check(message)
-    place = f"{server.host}:{server.port}"
+    host = f"{server.host}:{server.port}"
     try:
         with _connected(server) as connection:
-            most = connection.esmtp_features.get("size", "")
-            if most.isdecimal() and 0 < int(most) < size:
-                raise OutputError(f"{place} takes mails of {int(most):,} bytes at most; this has {size:,}")
+            max_bytes = connection.esmtp_features.get("size", "")
+            if max_bytes.isdecimal() and 0 < int(max_bytes) < size:
+                raise OutputError(f"{host} takes mails of {int(max_bytes):,} bytes at most; this has {size:,}")
             refused = connection.send_message(
                 message, server.sender.addr_spec, [recipient.addr_spec for recipient in recipients]
             )
     except (OSError, UnicodeError) as error:  # What smtplib raises is an OSError; a host may be no host name at all.
-        raise OutputError(_without_secret(f"{place}: {_reason(error)}", server)) from None
+        raise OutputError(_without_secret(f"{host}: {_reason(error)}", server)) from None
     if refused:
-        told = "; ".join(f"{address}: {_reply(*reply)}" for address, reply in refused.items())
-        raise OutputError(_without_secret(f"{place}: the mail went out, but not to {told}", server))
+        replies = "; ".join(f"{address}: {_reply(*reply)}" for address, reply in refused.items())
+        raise OutputError(_without_secret(f"{host}: the mail went out, but not to {replies}", server))
 
 
 @contextlib.contextmanager
 def _connected(server: Server) -> Iterator[smtplib.SMTP]:
-    """Give a connection that is encrypted, unless it was allowed not to be, and logged in if there is a user."""
+    """Yield a connection that is encrypted, unless it may be plain, and logged in if there is a user."""
     context = ssl.create_default_context()  # Certificates are checked; SSL_CERT_FILE adds an own authority.
     if server.tls == "implicit" or (not server.tls and server.port == _IMPLICIT_TLS):
-        made: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=_TIMEOUT, context=context)
+        client: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=_TIMEOUT, context=context)
     else:
-        made = smtplib.SMTP(server.host, server.port, timeout=_TIMEOUT)
-    with made as connection:
+        client = smtplib.SMTP(server.host, server.port, timeout=_TIMEOUT)
+    with client as connection:
         connection.ehlo_or_helo_if_needed()
         if not isinstance(connection, smtplib.SMTP_SSL):
             _start_tls(connection, server, context)
@@ -147,7 +148,7 @@ def _start_tls(connection: smtplib.SMTP, server: Server, context: ssl.SSLContext
     if connection.has_extn("starttls"):
         connection.starttls(context=context)
         connection.ehlo()
-    elif server.tls == "starttls" or not _is_here(connection):
+    elif server.tls == "starttls" or not _is_local(connection):
         raise OutputError(
             f"{server.host}:{server.port} offers no STARTTLS, so the mail would be readable on its way; "
             f"{PREFIX}TLS=implicit is for servers that begin with TLS, {PREFIX}TLS=off sends it all the same"
@@ -158,14 +159,15 @@ def _login(connection: smtplib.SMTP, server: Server) -> None:
     if (server.user + server.password).isascii():
         connection.login(server.user, server.password)
         return
-    told = base64.b64encode(f"\0{server.user}\0{server.password}".encode())  # smtplib knows ASCII only; PLAIN is UTF-8.
-    status, reply = connection.docmd("AUTH", f"PLAIN {told.decode()}")
+    # smtplib knows ASCII only; PLAIN is UTF-8.
+    credentials = base64.b64encode(f"\0{server.user}\0{server.password}".encode())
+    status, reply = connection.docmd("AUTH", f"PLAIN {credentials.decode()}")
     if status != _LOGGED_IN:
         raise smtplib.SMTPAuthenticationError(status, reply)
 
 
-def _is_here(connection: smtplib.SMTP) -> bool:
-    """Whether the other end is this machine."""
+def _is_local(connection: smtplib.SMTP) -> bool:
+    """Return whether the server is this machine."""
     peer = connection.sock.getpeername() if connection.sock else ()
     return isinstance(peer, tuple) and bool(peer) and ipaddress.ip_address(str(peer[0]).partition("%")[0]).is_loopback
 
@@ -193,8 +195,8 @@ def _reason(error: Exception) -> str:  # noqa: PLR0911  one for each kind of fai
 
 def _reply(status: int, text: bytes | str) -> str:
     """Return a server's answer on one line."""
-    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return f"{status} {' '.join(said.split())}"[:_LONGEST_REPLY]
+    reply = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return f"{status} {' '.join(reply.split())}"[:_MAX_REPLY]
 
 
 def _without_secret(text: str, server: Server) -> str:

@@ -1,4 +1,4 @@
-"""JSON over HTTP with the standard library: what the APIs of code hosts need, with limits and plain errors."""
+"""Requests JSON from the APIs of code hosts with the standard library, with limits and plain errors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 from htareport.errors import OutputError, UsageError
 
 _TIMEOUT = 30.0  # Seconds for each answer.
-_LARGEST = 32_000_000  # Bytes of an answer.
-_PAGE, _MOST_PAGES = 100, 100
-_LONGEST_REASON = 300
+_MAX_BYTES = 32_000_000  # Bytes of an answer.
+_PAGE_SIZE, _MAX_PAGES = 100, 100
+_MAX_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,21 @@ class Api:
     hint: str = ""  # What to do when it refuses.
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        plain = self.url.isprintable() and " " not in self.url
-        if parts.scheme not in {"http", "https"} or not parts.hostname or not plain or parts.query or parts.fragment:
+        url = urlsplit(self.url)
+        is_plain = self.url.isprintable() and " " not in self.url
+        if url.scheme not in {"http", "https"} or not url.hostname or not is_plain or url.query or url.fragment:
             raise UsageError(f"--api-url {self.url}: is no http(s) URL of an API")
-        if parts.username or parts.password:
+        if url.username or url.password:
             raise UsageError("--api-url: holds a user or password; tokens come from the environment")
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
         """Return every object of a list, page by page."""
-        for page in range(1, _MOST_PAGES + 1):
-            items = self.request("GET", f"{path}{'&' if '?' in path else '?'}per_page={_PAGE}&page={page}")
+        for page in range(1, _MAX_PAGES + 1):
+            items = self.request("GET", f"{path}{'&' if '?' in path else '?'}per_page={_PAGE_SIZE}&page={page}")
             if not isinstance(items, list):
                 raise OutputError(f"{self.url}: not a list at {path}; is this the right API?")
             yield from (item for item in items if isinstance(item, dict))
-            if len(items) < _PAGE:
+            if len(items) < _PAGE_SIZE:
                 return
 
     def write(self, method: str, path: str, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,36 +57,36 @@ class Api:
         request = Request(f"{self.url.rstrip('/')}{path}", data, headers, method=method)  # noqa: S310  checked above
         try:
             with _opener().open(request, timeout=_TIMEOUT) as answer:
-                text = answer.read(_LARGEST + 1)
+                body = answer.read(_MAX_BYTES + 1)
         except HTTPError as error:
             raise self._refused(error) from None
         except (OSError, http.client.HTTPException) as error:  # URLError, TimeoutError, a line that was cut.
             reason = error.reason if isinstance(error, URLError) else error
-            said = f"no answer within {_TIMEOUT:.0f} s" if isinstance(reason, TimeoutError) else str(reason)
-            raise OutputError(f"{self.url}: {said or type(reason).__name__}") from None
-        if len(text) > _LARGEST:
-            raise OutputError(f"{self.url}: an answer of more than {_LARGEST:,} bytes")
+            text = f"no answer within {_TIMEOUT:.0f} s" if isinstance(reason, TimeoutError) else str(reason)
+            raise OutputError(f"{self.url}: {text or type(reason).__name__}") from None
+        if len(body) > _MAX_BYTES:
+            raise OutputError(f"{self.url}: an answer of more than {_MAX_BYTES:,} bytes")
         try:
-            return json.loads(text or b"null")
+            return json.loads(body or b"null")
         except ValueError:
             raise OutputError(f"{self.url}: the answer is no JSON; is this the right API?") from None
 
     def _refused(self, error: HTTPError) -> RefusedError:
         with error:
             try:
-                told = json.loads(error.read(_LARGEST))
-                reason = told.get("message") or told.get("error") if isinstance(told, dict) else ""
+                answer = json.loads(error.read(_MAX_BYTES))
+                reason = answer.get("message") or answer.get("error") if isinstance(answer, dict) else ""
             except (OSError, ValueError, http.client.HTTPException):
                 reason = ""
-        said = " ".join(str(reason or error.reason).split())[:_LONGEST_REASON]
+        text = " ".join(str(reason or error.reason).split())[:_MAX_REASON]
         if error.code in range(300, 400):
-            said = "it has moved; --api-url says where the API is"
+            text = "it has moved; --api-url says where the API is"
         hint = f" ({self.hint})" if self.hint and error.code in {401, 403, 404} else ""
-        return RefusedError(f"{self.url}: {error.code} {said}{hint}", error.code)
+        return RefusedError(f"{self.url}: {error.code} {text}{hint}", error.code)
 
 
 class RefusedError(OutputError):
-    """An API that said no, with its status."""
+    """An API that refused a request, with its status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)

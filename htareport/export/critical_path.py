@@ -1,4 +1,4 @@
-"""Copies of trace files with a critical path: its events marked, and arrows along its edges."""
+"""Writes copies of trace files with a critical path: its events marked, and arrows along its edges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from htareport.rank.rank import Rank
 
 NAME = "critical_path"
 _MARK = {"critical": 1}
-_KEPT = frozenset({"user_annotation", "python_function"})  # What shows where one is, on or off the path.
+_CONTEXT = frozenset({"user_annotation", "python_function"})  # What shows where one is, on or off the path.
 
 
 class Point(NamedTuple):
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """An arrow between two points, with what it says when it is looked at."""
+    """An arrow between two points, with the arguments that a viewer shows."""
 
     begin: Point
     end: Point
@@ -37,7 +37,7 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True)
 class PathMarks:
-    """What to mark in the file of a capture: places of events among all of the file, and arrows."""
+    """What to mark in the file of a capture: positions of events among all of the file, and arrows."""
 
     capture: int
     events: frozenset[int]
@@ -53,7 +53,7 @@ _KIND = msgspec.json.Decoder(_Kind).decode
 
 
 def write_path(
-    trace: Rank,
+    rank: Rank,
     folder: CopyFolder,
     marks: PathMarks,
     *,
@@ -65,22 +65,22 @@ def write_path(
     Events on the path get the argument `critical` = 1. With `only_critical` complete events off the path are left out,
     but for annotations and Python functions.
     """
-    capture = trace.captures[marks.capture]
+    capture = rank.captures[marks.capture]
 
-    def edit(place: int, event: bytes) -> bytes | None:
-        if place in marks.events:
+    def edit(position: int, event: bytes) -> bytes | None:
+        if position in marks.events:
             return with_fields(event, _MARK)
-        if only_critical and (kind := _KIND(event)).ph == "X" and kind.cat not in _KEPT:
+        if only_critical and (kind := _KIND(event)).ph == "X" and kind.cat not in _CONTEXT:
             return None
         return event
 
     target = folder.path_for(capture.path, prefix=prefix)
     arrows = arrow_events(marks.arrows, capture.base_ns)
-    return folder.write(trace, marks.capture, target, "critical path", more=arrows, edit=edit)
+    return folder.write(rank, marks.capture, target, "critical path", more=arrows, edit=edit)
 
 
 def arrow_events(arrows: Sequence[Arrow], base_ns: int) -> Iterator[bytes]:
-    """Flow events (phases s and f) of arrows, in the file's own time. They end on what runs at that time (bp: e)."""
+    """Yield flow events (phases s and f) of arrows, in the file's own time. They end on events of that time (bp: e)."""
     for number, arrow in enumerate(arrows, 1):
         for phase, point in (("s", arrow.begin), ("f", arrow.end)):
             about = {"ph": phase, "id": number, "pid": point.pid, "tid": point.tid, "cat": NAME, "name": NAME}

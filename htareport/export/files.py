@@ -1,4 +1,4 @@
-"""Where copies of trace files go, what they are called, and how they are written."""
+"""Names and writes copies of trace files in a folder of their own."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CopyFolder:
 
     def write(  # noqa: PLR0913  what a copy consists of
         self,
-        trace: Rank,
+        rank: Rank,
         capture: int,
         target: Path,
         what: str,
@@ -71,16 +71,16 @@ class CopyFolder:
         metadata: Mapping[str, Any] | None = None,
     ) -> Path:
         """Write the copy of one file of a rank: `what` is added by `more` and `edit` (see rewrite). OutputError."""
-        source = trace.captures[capture]
-        about: dict[str, Any] = {COPY_KEY: {"with": what, "rank": trace.rank}}
+        source = rank.captures[capture]
+        about: dict[str, Any] = {COPY_KEY: {"with": what, "rank": rank.rank}}
         if source.salvaged is not None:  # Which nothing else in the copy tells.
             about[COPY_KEY]["salvaged"] = source.salvaged.reason
-        written = redacted_metadata(source.meta) if self.redact else dict(source.meta)
+        metadata_of_source = redacted_metadata(source.meta) if self.redact else dict(source.meta)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with whole_file(target) as file, packed(file, target) as out:
-                around = about | written | dict(metadata or {})
-                rewrite(source.path, out, around, more, edit, options=source.options)
+                all_metadata = about | metadata_of_source | dict(metadata or {})
+                rewrite(source.path, out, all_metadata, more, edit, options=source.options)
         except OSError as error:
             raise OutputError(f"{target}: {error.strerror or error}") from error
         return target
@@ -92,7 +92,7 @@ def _folder_of(path: Path) -> Path:
 
 
 def _is_compressed(path: Path) -> bool:
-    """Whether a file is compressed, by its content; what is inside an archive counts as such."""
+    """Return whether a file is compressed, by its content; what is inside an archive counts as such."""
     if archive_of(path):
         return True
     with open_regular(path) as file:

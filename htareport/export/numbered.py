@@ -1,4 +1,4 @@
-"""Reads events with their place in the file, for those who look at the file again."""
+"""Reads events with their position in the file, for code that reads the file again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from htareport.rows.schema import POSITION
 
 
 class NumberedReader(Reader):
-    """Gives every table the column `position`: place of each row among all events of its file, from 0."""
+    """Gives every table the column `position`: that of each row among all events of its file, from 0."""
 
     def begin(self) -> None:
         """Forget the events of the file before."""
         super().begin()
         self._passed = 0
-        self._place: dict[int, int] = {}  # By id, of the events of the chunk at hand.
+        self._positions: dict[int, int] = {}  # By id, of the events of the current chunk.
 
     def _store_typed(self, events: list[Any]) -> None:
         self._number(events)
@@ -38,14 +38,14 @@ class NumberedReader(Reader):
         super()._store_loose(events)
 
     def _number(self, events: Iterable[Any]) -> None:
-        self._place = {id(event): place for place, event in enumerate(events, self._passed)}
-        self._passed += len(self._place)
+        self._positions = {id(event): position for position, event in enumerate(events, self._passed)}
+        self._passed += len(self._positions)
 
     def _store(self, category: str, events: Sequence[Any], args: Sequence[Any]) -> None:
         super()._store(category, events, args)
-        place = self._place
+        positions = self._positions
         column = self.tables[category].columns.setdefault(POSITION, array("q"))
-        column.extend([place[id(event)] for event in events])
+        column.extend([positions[id(event)] for event in events])
 
 
 def load_numbered(rank: int, paths: Files, window: Window = ALL, options: ReadOptions | None = None) -> Rank:
@@ -53,26 +53,26 @@ def load_numbered(rank: int, paths: Files, window: Window = ALL, options: ReadOp
     return Rank(rank, load_rank(paths_of(paths), options, NumberedReader()), window)
 
 
-def column_of(trace: Rank, rows: pd.DataFrame, name: str) -> NDArray[np.int64]:
-    """A column of the events table for rows of a table made from it (by `source` and `row`), -1 where it has none."""
-    out = np.full(len(rows), -1, np.int64)
+def column_of(rank: Rank, rows: pd.DataFrame, name: str) -> NDArray[np.int64]:
+    """Return a column of the events table for rows of a table made from it (by `source` and `row`); -1: it has none."""
+    column = np.full(len(rows), -1, np.int64)
     source, row = rows["source"].to_numpy(), rows["row"].to_numpy()
-    for number, columns in enumerate(trace.loaded.tables.values()):
+    for number, columns in enumerate(rank.loaded.tables.values()):
         if name in columns:
-            mine = source == number
-            out[mine] = columns[name][row[mine]]
-    return out
+            is_source = source == number
+            column[is_source] = columns[name][row[is_source]]
+    return column
 
 
-def threads_of(trace: Rank, rows: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Process and thread ids, as they stand in the file, of rows of a table made from the events table."""
-    codes = column_of(trace, rows, "thread")
-    pids, tids = (as_array([thread[i] for thread in trace.loaded.threads])[codes] for i in (0, 1))
+def threads_of(rank: Rank, rows: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return process and thread ids, as in the file, of rows of a table made from the events table."""
+    codes = column_of(rank, rows, "thread")
+    pids, tids = (as_array([thread[i] for thread in rank.loaded.threads])[codes] for i in (0, 1))
     return pids, tids
 
 
-def index_of(trace: Rank, rows: pd.DataFrame) -> NDArray[np.int64]:
-    """Place of rows among all events of the rank's files, in order of time: what identifies an event; -1 for none."""
-    before = np.cumsum([0, *(capture.events for capture in trace.captures)])
-    place = column_of(trace, rows, POSITION)
-    return np.where(place >= 0, place + before[rows["capture"].to_numpy()], -1)
+def index_of(rank: Rank, rows: pd.DataFrame) -> NDArray[np.int64]:
+    """Return the index of rows among all events of the rank's files, which identifies an event; -1 for none."""
+    first_index = np.cumsum([0, *(capture.events for capture in rank.captures)])
+    position = column_of(rank, rows, POSITION)
+    return np.where(position >= 0, position + first_index[rows["capture"].to_numpy()], -1)

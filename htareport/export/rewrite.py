@@ -34,7 +34,7 @@ def rewrite(  # noqa: PLR0913  what a copy consists of
 ) -> None:
     """Write the events of a trace file, those `more` events (JSON texts) behind them, and metadata in front of them.
 
-    `edit` gets the place of each event among all of its file, and its text; it returns what to write, None for nothing.
+    `edit` gets the position of each event among all of its file, and its text; it returns the text to write, or None.
     `options` are those that it was loaded with. TraceFileError if the source is no trace, damaged or ends early.
     """
     head = orjson.dumps(dict(metadata), option=orjson.OPT_NON_STR_KEYS)[1:-1]
@@ -60,8 +60,8 @@ class _Writer(Sink):
             self.write(bytes(chunk)[1:-1].strip(BETWEEN))
             return
         texts = (bytes(text) for text, value in zip(_RAW(chunk), values, strict=True) if isinstance(value, dict))
-        for place, event in enumerate(texts, self.passed):
-            self.write(self._edit(place, event) or b"")
+        for position, event in enumerate(texts, self.passed):
+            self.write(self._edit(position, event) or b"")
 
     def write(self, text: bytes) -> None:
         """Write one event or several with commas between them; nothing for no text."""
@@ -72,12 +72,12 @@ class _Writer(Sink):
 
 def with_fields(event: bytes, args: Mapping[str, Any] | None = None, **fields: Any) -> bytes:
     """Return an event's text with some fields, and some of its arguments, set; the others keep their text."""
-    found = _FIELDS(event)
+    own_fields = _FIELDS(event)
     if args is not None:
-        given = found.get("args", b"{}")
-        inner: dict[str, Any] = dict(_FIELDS(given)) if bytes(given).lstrip().startswith(b"{") else {}
-        fields["args"] = inner | {name: msgspec.Raw(orjson.dumps(value)) for name, value in args.items()}
-    return msgspec.json.encode(found | fields)
+        text = own_fields.get("args", b"{}")
+        own_args: dict[str, Any] = dict(_FIELDS(text)) if bytes(text).lstrip().startswith(b"{") else {}
+        fields["args"] = own_args | {name: msgspec.Raw(orjson.dumps(value)) for name, value in args.items()}
+    return msgspec.json.encode(own_fields | fields)
 
 
 def micros(nanoseconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Copies of trace files with sequences of kernels marked."""
+"""Writes copies of trace files with sequences of kernels marked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KIND = msgspec.json.Decoder(_Kind).decode
 
 
 def write_patterns(
-    trace: Rank, folder: CopyFolder, patterns: Sequence[Pattern], *, compress: bool, prefix: str = "overlaid_"
+    rank: Rank, folder: CopyFolder, patterns: Sequence[Pattern], *, compress: bool, prefix: str = "overlaid_"
 ) -> list[Path]:
     """Write a copy of each file of a rank; return the copies' paths.
 
@@ -49,15 +49,15 @@ def write_patterns(
     metadata) spells out.
     """
     written = []
-    for number, capture in enumerate(trace.captures):
-        names = _name_numbers(trace) if compress else {}
-        marks = _marks(trace, number, patterns)
+    for number, capture in enumerate(rank.captures):
+        names = _name_numbers(rank) if compress else {}
+        marks = _marks(rank, number, patterns)
         spelled = {str(code): name for name, code in names.items()}
-        has_row = trace.loaded.counts.get(PROFILER_CATEGORY, 0) > 0
+        has_row = rank.loaded.counts.get(PROFILER_CATEGORY, 0) > 0
 
-        def edit(place: int, event: bytes, marks: Mapping[int, Any] = marks, names: Mapping[str, int] = names) -> bytes:
-            if place in marks:
-                return with_fields(event, {PATTERNS: marks[place]})
+        def edit(row: int, event: bytes, marks: Mapping[int, Any] = marks, names: Mapping[str, int] = names) -> bytes:
+            if row in marks:
+                return with_fields(event, {PATTERNS: marks[row]})
             if not compress or (kind := _KIND(event)).ph != "X":
                 return event
             if kind.cat == PROFILER_CATEGORY:
@@ -66,22 +66,22 @@ def write_patterns(
 
         target = folder.path_for(capture.path, prefix=prefix)
         metadata = {_NAMES: spelled} if compress and not has_row else None
-        written.append(folder.write(trace, number, target, "kernel sequences", edit=edit, metadata=metadata))
+        written.append(folder.write(rank, number, target, "kernel sequences", edit=edit, metadata=metadata))
     return written
 
 
-def _marks(trace: Rank, capture: int, patterns: Sequence[Pattern]) -> dict[int, dict[str, int]]:
-    """What to write to the events of a file, by their place."""
+def _marks(rank: Rank, capture: int, patterns: Sequence[Pattern]) -> dict[int, dict[str, int]]:
+    """Return what to write to the events of a file, by their position."""
     marks: dict[int, dict[str, int]] = {}
     for pattern in patterns:
         for rows in pattern.rows:
-            mine = rows[rows["capture"] == capture]
-            for place in column_of(trace, mine, POSITION).tolist():
-                marks.setdefault(place, {})[pattern.text] = pattern.times
+            in_capture = rows[rows["capture"] == capture]
+            for position in column_of(rank, in_capture, POSITION).tolist():
+                marks.setdefault(position, {})[pattern.text] = pattern.times
     return marks
 
 
-def _name_numbers(trace: Rank) -> dict[str, int]:
-    """A number for each name of a complete event."""
-    codes = unique_sorted(np.concatenate([unique_sorted(c["name"]) for c in trace.loaded.tables.values()])).tolist()
-    return {trace.loaded.strings[code]: code for code in codes}
+def _name_numbers(rank: Rank) -> dict[str, int]:
+    """Return a number for each name of a complete event."""
+    codes = unique_sorted(np.concatenate([unique_sorted(c["name"]) for c in rank.loaded.tables.values()])).tolist()
+    return {rank.loaded.strings[code]: code for code in codes}

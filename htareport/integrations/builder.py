@@ -25,10 +25,10 @@ from htareport.integrations.records import Gathered, Record, gather
 
 log = logging.getLogger(__name__)
 
-FINISH, IN_BACKGROUND = "finish", "background"  # What the training process may say.
+FINISH, IN_BACKGROUND = "finish", "background"  # Words of the training process at the end of the run.
 
 _LOOK_S = 1.0  # How soon it is seen that the training process is gone, if workers it forked keep the stream open.
-_FEW = 8
+_MAX_RANKS = 8
 _START = (
     "import json, sys; order = json.loads(sys.stdin.readline()); sys.path[:] = order.pop('path');"
     "from htareport.integrations.builder import main; main(order)"
@@ -37,7 +37,7 @@ _START = (
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be built from what."""
+    """The report to build: from which traces, into which files."""
 
     directory: str
     record: Record  # Of the process that gives the order.
@@ -63,14 +63,14 @@ class Order:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of it: files written, and what there is to say."""
+    """The outcome: files written, and problems."""
 
     written: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Builder:
-    """The training process's end of it."""
+    """Starts and talks to the process that builds the report, from the training process."""
 
     def __init__(self, order: Order) -> None:
         """Start the process. OSError if that cannot be done."""
@@ -128,10 +128,10 @@ def main(data: dict[str, Any]) -> None:
             os.write(sys.stdout.fileno(), f"\n{json.dumps(asdict(result))}\n".encode())
             return
     logging.basicConfig(level=logging.INFO, format="htareport: %(message)s")
-    tell(log, result)
+    log_result(log, result)
 
 
-def tell(logger: logging.Logger, result: Result) -> None:
+def log_result(logger: logging.Logger, result: Result) -> None:
     """Log a result."""
     for problem in result.problems:
         logger.warning("%s", problem)
@@ -141,16 +141,16 @@ def tell(logger: logging.Logger, result: Result) -> None:
 
 def _await_end(parent: int) -> str:
     """Return the word of the training process, empty if it ended without one."""
-    said, ended = list[str](), threading.Event()
+    words, ended = list[str](), threading.Event()
 
     def listen() -> None:
-        said.append(sys.stdin.readline().strip())
+        words.append(sys.stdin.readline().strip())
         ended.set()
 
     threading.Thread(target=listen, daemon=True).start()
     while not ended.wait(_LOOK_S) and os.getppid() == parent:
         pass
-    return said[0] if said else ""
+    return words[0] if words else ""
 
 
 def build(order: Order) -> Result:
@@ -207,7 +207,7 @@ def _update_index(folder: Path) -> Iterator[str]:
 
 
 def warnings_about(gathered: Gathered, wait_s: float) -> Iterator[str]:
-    """Say of whom something is missing."""
+    """Yield warnings about ranks whose traces are missing or incomplete."""
     if gathered.missing:
         yield (
             f"{_ranks(gathered.missing)} left no trace within {wait_s:g} s after training: "
@@ -218,5 +218,5 @@ def warnings_about(gathered: Gathered, wait_s: float) -> Iterator[str]:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    more = f" and {len(ranks) - _FEW} more" if len(ranks) > _FEW else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_FEW]))}{more}"
+    suffix = f" and {len(ranks) - _MAX_RANKS} more" if len(ranks) > _MAX_RANKS else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MAX_RANKS]))}{suffix}"

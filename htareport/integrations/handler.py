@@ -1,4 +1,4 @@
-"""What a handler of torch.profiler does with the captures of its rank, and when it has the report built."""
+"""The handler of torch.profiler that writes the captures of its rank and has the report built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, Self
 
-from htareport.integrations.builder import FINISH, IN_BACKGROUND, Builder, Order, Result, tell
+from htareport.integrations.builder import FINISH, IN_BACKGROUND, Builder, Order, Result, log_result
 from htareport.integrations.records import Record, finished, process_start_ns, this_host
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Profiler(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What a handler was asked for."""
+    """The options of a handler."""
 
     directory: Path
     title: str
@@ -187,22 +187,22 @@ class _Run:
             result = builder.result(self.options.wait_s + self.options.build_s)
         except TimeoutError as error:
             result = Result(problems=(str(error),))
-        tell(log, result)
+        log_result(log, result)
         return tuple(map(Path, result.written))
 
 
 def export(prof: Profiler, target: Path) -> None:
     """Write a capture, compressed; the file appears whole or not at all."""
-    part = target.with_name(f".{target.name}.part")
+    temporary = target.with_name(f".{target.name}.part")
     with TemporaryDirectory(prefix="htareport-") as folder:
         plain = Path(folder, "trace.json")
         prof.export_chrome_trace(str(plain))
         try:
-            with plain.open("rb") as source, _compressed(part) as packed:
+            with plain.open("rb") as source, _compressed(temporary) as packed:
                 shutil.copyfileobj(source, packed, _BLOCK)
-            part.replace(target)
+            temporary.replace(target)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _compressed(path: Path) -> Any:

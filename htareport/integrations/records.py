@@ -1,4 +1,4 @@
-"""What each rank leaves beside its traces, so that another process knows which files are complete and who is done.
+"""Records that each rank writes next to its traces: which files are complete, and whether the rank is done.
 
 A record lists files that were renamed into place before, and is itself renamed into place: no reader sees half of one.
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = ".ranks"  # Hidden: whoever looks for traces passes it by.
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0  # Between two looks; a shared file system wants few.
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0  # Between two looks; a shared file system wants few.
 
 
 @dataclass(frozen=True)
@@ -112,23 +112,23 @@ def gather(  # noqa: PLR0913  the clock is a parameter so that tests need not wa
         if not awaited or (left := deadline - now()) <= 0:
             break
         sleep(min(pause, left))
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+        pause = min(2 * pause, _MAX_PAUSE_S)
     files = {rank: _present(traces, record) for rank, record in sorted(records.items()) if rank in expected}
     files = {rank: paths for rank, paths in files.items() if paths}
     return Gathered(
         files,
         missing=tuple(rank for rank in expected if rank not in files),
-        unfinished=tuple(r for r in files if not (records[r].done or records[r].is_of_process(own))),
+        unfinished=tuple(rank for rank in files if not (records[rank].done or records[rank].is_of_process(own))),
         records=tuple(records.values()),
     )
 
 
 def records_of_run(traces: Path, own: Record, since_ns: int) -> dict[int, Record]:
     """Return the records of one run by rank, of several processes of a rank the last."""
-    found = [record for record in _records(traces, since_ns) if record.is_of_run(own)]
-    if own.world_size == 1:  # Others beside it are runs of their own.
-        found = [each for each in found if each.is_of_process(own)]
-    return {each.rank: each for each in sorted(found, key=lambda each: each.started_ns)}
+    records = [record for record in _records(traces, since_ns) if record.is_of_run(own)]
+    if own.world_size == 1:  # Records of other processes are runs of their own.
+        records = [record for record in records if record.is_of_process(own)]
+    return {record.rank: record for record in sorted(records, key=lambda record: record.started_ns)}
 
 
 def _records(traces: Path, since_ns: int) -> Iterator[Record]:
@@ -176,7 +176,7 @@ def this_host() -> str:
 def _plain(host: str) -> str:
     """Return a host's name as part of a file name."""
     name = host.partition("/")[0]
-    return "".join(each if each.isascii() and each.isalnum() else "-" for each in name) or "host"
+    return "".join(char if char.isascii() and char.isalnum() else "-" for char in name) or "host"
 
 
 def process_start_ns() -> int:

@@ -56,11 +56,11 @@ def report_handler(  # noqa: PLR0913  the options of a report
         raise UsageError("outputs: no file was named")
     if ranks is not None and not ranks:
         raise UsageError("ranks: none was named; None means all")
-    chosen = None if ranks is None else frozenset(ranks)
+    profiled_ranks = None if ranks is None else frozenset(ranks)
     folder = None if index is None else Path(index).absolute()
     if folder and not any(suffix_of(name).startswith(".json") for name in names):
         names = (*names, "report.json")
-    return ReportHandler(Options(Path(directory).absolute(), title, names, wait_s, build_s, chosen, folder))
+    return ReportHandler(Options(Path(directory).absolute(), title, names, wait_s, build_s, profiled_ranks, folder))
 
 
 def profile_training(  # noqa: PLR0913  the options of a profiler and of a report

@@ -100,7 +100,7 @@ def test_tls_that_was_asked_for_is_needed(cli, mailbox, saved, tmp_path, monkeyp
     monkeypatch.setenv("HTAREPORT_SMTP_TLS", "starttls")
     assert "offers no STARTTLS" in kept(cli("send", saved, "--to", "x@y.org"), tmp_path)
     monkeypatch.setenv("HTAREPORT_SMTP_TLS", "")
-    monkeypatch.setattr("htareport.deliver.smtp._is_here", lambda _: False)
+    monkeypatch.setattr("htareport.deliver.smtp._is_local", lambda _: False)
     assert "HTAREPORT_SMTP_TLS=off" in kept(cli("send", saved, "--to", "x@y.org"), tmp_path, "report-2.eml")
     monkeypatch.setenv("HTAREPORT_SMTP_TLS", "off")
     assert cli("send", saved, "--to", "x@y.org").status == 0
@@ -121,7 +121,7 @@ def test_refused_recipients_are_named(cli, mailbox, saved, tmp_path):
 def test_too_large_for_the_server_and_for_any(cli, mailbox, saved, tmp_path, monkeypatch):
     box = mailbox(size=10_000)
     assert "takes mails of 10,000 bytes at most" in kept(cli("send", saved, "--to", "x@y.org"), tmp_path)
-    monkeypatch.setattr("htareport.deliver.smtp.LARGEST", 5_000)
+    monkeypatch.setattr("htareport.deliver.smtp.MAX_BYTES", 5_000)
     monkeypatch.setenv("HTAREPORT_SMTP_PORT", str(free_port()))  # It is not even called.
     assert "servers take 5,000 at most" in kept(cli("send", saved, "--to", "x@y.org"), tmp_path, "report-2.eml")
     assert not box.raw

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 from builder import TraceBuilder
 
-from htareport.integrations.builder import Order, Result, build, tell, warnings_about
+from htareport.integrations.builder import Order, Result, build, log_result, warnings_about
 from htareport.integrations.records import FOLDER, Gathered, Record
 from htareport.report import Report
 
@@ -99,7 +99,7 @@ def test_the_log_has_problems_as_warnings(caplog):
     import logging
 
     with caplog.at_level(logging.INFO):
-        tell(logging.getLogger("x"), Result(("report.html",), ("rank 1 …",)))
+        log_result(logging.getLogger("x"), Result(("report.html",), ("rank 1 …",)))
     assert [(each.levelname, each.message) for each in caplog.records] == [
         ("WARNING", "rank 1 …"),
         ("INFO", "report of this training run: report.html"),
