@@ -57,7 +57,7 @@ class Analysis(Configurable, ABC):
     group: ClassVar[Group]
     order: ClassVar[int] = 50
     requires: ClassVar[frozenset[Capability]] = frozenset()
-    nothing: ClassVar[str] = "no rank has anything for it"  # Said where no rank has frames.
+    nothing: ClassVar[str] = "no rank has anything for it"  # The reason where no rank has frames.
     tables: ClassVar[tuple[TableSpec, ...]]  # Each shows the combined frame of its name.
     # Of a table, the column by which ranks are worst, if that is not its first time.
     worst: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -75,7 +75,7 @@ class Analysis(Configurable, ABC):
         """Summarise one rank; without frames it has nothing for this analysis."""
 
     def without(self, rank: Rank) -> Frames | None:
-        """Frames of a rank that lacks what is required, among ranks that have it; None: it has no rows."""
+        """Return the frames of a rank that lacks what is required where other ranks have it; None if it has no rows."""
         del rank
         return None
 
@@ -85,17 +85,17 @@ class Analysis(Configurable, ABC):
         return frames
 
     def facts(self, frames: Frames) -> Iterable[Fact]:
-        """Key numbers of the combined frames, for the overview."""
+        """Return key numbers of the combined frames, for the overview."""
         del frames
         return ()
 
     def charts(self, frames: Frames) -> Iterable[Chart]:
-        """Pictures of the combined frames, the most telling first."""
+        """Return charts of the combined frames, the most important first."""
         del frames
         return ()
 
     def notes(self, frames: Frames) -> Iterable[str]:
-        """Sentences on how to read this run's numbers: what the window leaves out, what was cut to size."""
+        """Return sentences on how to read the numbers: what the window leaves out, which tables were cut."""
         del frames
         return ()
 

@@ -34,7 +34,7 @@ _MAX_NAME = 1_000
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs; `matters` says that times cannot be compared like for like, None that nobody knows."""
+    """A difference between runs; `matters`: times cannot be compared like for like for it, None if that is unknown."""
 
     what: str
     base: str

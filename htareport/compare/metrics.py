@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a run. `samples` are its values over the steps, None where it is not made of them."""
+    """One number of a run. `samples` are its values over the steps, None where it has none."""
 
     name: str
     label: str
@@ -46,7 +46,7 @@ class Metric:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is counted rather than timed, and so no sample of anything."""
+        """Whether it is counted rather than timed, so that it has no interval."""
         return self.unit in {Unit.COUNT, Unit.BYTES}
 
 

@@ -106,7 +106,7 @@ def check(message: EmailMessage) -> int:
 
 
 def send(server: Server, message: EmailMessage, recipients: Sequence[Address]) -> None:
-    """Hand a mail in. OutputError says who did not get it, and why."""
+    """Send a mail. OutputError says who did not get it, and why."""
     size = check(message)
     host = f"{server.host}:{server.port}"
     try:
@@ -142,7 +142,7 @@ def _connected(server: Server) -> Iterator[smtplib.SMTP]:
 
 
 def _start_tls(connection: smtplib.SMTP, server: Server, context: ssl.SSLContext) -> None:
-    """Encrypt from here on. A server that offers no TLS may be one on this machine, or one allowed by name."""
+    """Encrypt the connection. Without TLS only a server on this machine is used, or one with `tls` off."""
     if server.tls == "off":
         return
     if connection.has_extn("starttls"):
@@ -200,5 +200,5 @@ def _reply(status: int, text: bytes | str) -> str:
 
 
 def _without_secret(text: str, server: Server) -> str:
-    """Take the password out, should a server repeat it."""
+    """Return a text without the password, which a server may repeat."""
     return text.replace(server.password, "***") if server.password else text

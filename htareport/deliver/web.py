@@ -93,15 +93,15 @@ class RefusedError(OutputError):
         self.status = status
 
 
-class _Stay(HTTPRedirectHandler):
-    """Follows no redirect: the token is for the host that was named."""
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect: the token is for the host of the API only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def _opener() -> OpenerDirector:
-    return build_opener(_Stay)
+    return build_opener(_NoRedirects)
 
 
 def token(environment: Mapping[str, str], names: tuple[str, ...]) -> str:

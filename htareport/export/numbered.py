@@ -67,7 +67,7 @@ def column_of(rank: Rank, rows: pd.DataFrame, name: str) -> NDArray[np.int64]:
 def threads_of(rank: Rank, rows: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return process and thread ids, as in the file, of rows of a table made from the events table."""
     codes = column_of(rank, rows, "thread")
-    pids, tids = (as_array([thread[i] for thread in rank.loaded.threads])[codes] for i in (0, 1))
+    pids, tids = (as_array([thread[index] for thread in rank.loaded.threads])[codes] for index in (0, 1))
     return pids, tids
 
 

@@ -83,5 +83,6 @@ def _marks(rank: Rank, capture: int, patterns: Sequence[Pattern]) -> dict[int, d
 
 def _name_numbers(rank: Rank) -> dict[str, int]:
     """Return a number for each name of a complete event."""
-    codes = unique_sorted(np.concatenate([unique_sorted(c["name"]) for c in rank.loaded.tables.values()])).tolist()
+    tables = rank.loaded.tables.values()
+    codes = unique_sorted(np.concatenate([unique_sorted(table["name"]) for table in tables])).tolist()
     return {rank.loaded.strings[code]: code for code in codes}

@@ -21,11 +21,11 @@ from htareport.errors import HtaReportError
 
 
 class MissingFrameworkError(HtaReportError, ImportError):
-    """A training framework that is asked for and not installed."""
+    """A training framework that is needed and not installed."""
 
 
 def framework(user: str, *names: str) -> Any:
-    """Import the first of these modules that is there. MissingFrameworkError, saying who needs it, if none is."""
+    """Import the first of these modules that is installed. MissingFrameworkError, saying who needs it, if none is."""
     for name in names:
         try:
             return import_module(name)

@@ -110,7 +110,7 @@ class Builder:
             return Result(problems=(f"no report: its process ended with status {self._process.returncode}",))
 
     def _leave(self) -> None:
-        """Let the process go its own way: it notices that nobody reads its answer."""
+        """Detach from the process: it notices that nobody reads its answer."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -118,7 +118,7 @@ class Builder:
 
 
 def main(data: dict[str, Any]) -> None:
-    """Run as that process: wait for the end, build, and tell the training process or, if it is gone, the log."""
+    """Run the process: wait for the end, build the report, send the result to the training process, or log it."""
     order = Order.from_data(data)
     if _await_end(order.parent) == IN_BACKGROUND and hasattr(os, "nice"):
         os.nice(19)  # The training script goes on: its own work comes first.

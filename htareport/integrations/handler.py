@@ -27,7 +27,7 @@ _runs = Counter[Path]()  # Profiled runs of this process so far, by folder.
 
 
 class Profiler(Protocol):
-    """What is used of torch.profiler.profile."""
+    """The part of torch.profiler.profile that the handler uses."""
 
     def export_chrome_trace(self, path: str) -> object:
         """Write the trace of the last cycle."""
@@ -120,7 +120,7 @@ class ReportHandler:
 
 
 class _Run:
-    """One rank's captures from the first one until the profiler is done, and who builds the report of them."""
+    """One rank's captures from the first until the profiler is done, and the process that builds their report."""
 
     def __init__(self, options: Options, rank: int, world_size: int) -> None:
         _runs[options.directory] += 1
@@ -179,7 +179,7 @@ class _Run:
                 self._builder.say(word)
 
     def result(self) -> tuple[Path, ...]:
-        """Wait for the report and log what became of it."""
+        """Wait for the report, log the outcome and return its files."""
         builder, self._builder = self._builder, None
         if builder is None:
             return ()

@@ -21,7 +21,7 @@ _SPLIT_LABELS = {"overlap": "hidden", "exposed": "exposed"}
 _GROUP = ["collective", "process_group"]
 _SUMS = ["count", "time", "overlap", "exposed"]
 _ALL, _SEPARATOR = "all", "\n"
-_LABEL_OF_TEXT = {"told_by": "told_by", "groups": "process_group"}
+_SOURCE_COLUMNS = {"told_by": "told_by", "groups": "process_group"}
 _MAX_GROUPS = 8  # Names in a cell.
 _SOURCE_HELP = (
     "The group's name or description; or inferred from what issues the call: gradients that DDP reduces, FSDP's own "
@@ -134,19 +134,20 @@ class CommOverlap(Analysis):
                 row = dict(zip(_GROUP, keys, strict=True)) | {"count": len(rows), "bytes": size}
                 collectives.append(row | _overlap(rank.busy_by_capture(rows), compute, "time"))
             for name, rows in [*comm.groupby("dimension", sort=True), (_ALL, comm)]:
-                texts = {key: _SEPARATOR.join(sorted(set(rows[label]) - {""})) for key, label in _LABEL_OF_TEXT.items()}
+                texts = {
+                    key: _SEPARATOR.join(sorted(set(rows[source]) - {""})) for key, source in _SOURCE_COLUMNS.items()
+                }
                 row = {"dimension": name, **texts, "count": len(rows)}
                 dimensions.append(row | _overlap(rank.busy_by_capture(rows), compute, "time"))
         return {
             "ranks": pd.DataFrame(ranks),
             "collectives": pd.DataFrame(collectives, columns=[*_GROUP, "count", "bytes", *_SUMS[1:]]),
-            "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_LABEL_OF_TEXT, *_SUMS]),
+            "dimensions": pd.DataFrame(dimensions, columns=["dimension", *_SOURCE_COLUMNS, *_SUMS]),
         }
 
     def without(self, rank: Rank) -> Frames:
-        devices = list(rank.devices) or [None]
-        rows = [{"device": d, "comm": 0, "overlap": 0, "exposed": 0} for d in devices]
-        return self.map(rank) | {"ranks": pd.DataFrame(rows)}
+        rows = pd.DataFrame({"device": list(rank.devices) or [None]}).assign(comm=0, overlap=0, exposed=0)
+        return self.map(rank) | {"ranks": rows}
 
     def combine(self, frames: Frames, job: Job) -> Frames:
         del job
@@ -203,7 +204,7 @@ def _by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the dimensions of all ranks, the most exposed first, then their total."""
     groups = rows[rows["count"] > 0].groupby("dimension")
     table = groups[_SUMS].sum()
-    for name in _LABEL_OF_TEXT:
+    for name in _SOURCE_COLUMNS:
         table[name] = groups[name].agg(_joined)
     table = table.reset_index().sort_values(["exposed", "dimension"], ascending=[False, True])
     is_total = table["dimension"] == _ALL

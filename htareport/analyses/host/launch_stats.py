@@ -121,7 +121,7 @@ class LaunchStats(Analysis):
         return {"calls": calls, "ranks": pd.DataFrame([row]), "histogram": pd.concat(bins, ignore_index=True)}
 
     def _kinds(self, launches: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Return, by what is wrong with launches, which ones it is wrong with, and the times (ns) to show of them."""
+        """Return for each kind of costly launch a mask of such launches, and the times (ns) that its chart shows."""
         cpu, gpu, delay = (launches[name].to_numpy() for name in ("cpu", "gpu", "delay"))
         is_short_call = cpu <= self.runtime_cutoff * _US
         return {

@@ -63,7 +63,10 @@ class KernelDistribution(Analysis):
                 ),
                 Column("mean", "Mean", _NS, "Mean duration of a call."),
                 Column("min", "Min", _NS, "Shortest call."),
-                *(Column(n, n, _NS, f"{n[1:]}th percentile of the durations (error up to 1 %).") for n in _QUANTILES),
+                *(
+                    Column(name, name, _NS, f"{name[1:]}th percentile of the durations (error up to 1 %).")
+                    for name in _QUANTILES
+                ),
                 Column("max", "Max", _NS, "Longest call."),
                 Column(
                     "spread",

@@ -162,7 +162,7 @@ class Stragglers(Analysis):
         return {
             "ranks": ranks,
             "collectives": _held_up_longest(arrivals),
-            "per_step": per_step[[c.name for c in self.tables[2].columns]],
+            "per_step": per_step[[column.name for column in self.tables[2].columns]],
             "clocks": _clock_rows(matched.clocks),
             "arrivals": arrivals,
             "notes": pd.DataFrame({"note": [note for note in notes if note]}),
