@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from htareport.analyses import Analysis, Frames, Group, Job
+from htareport.analyses import Analysis, Frames, Group, Job, Rank
 from htareport.rank.capability import Capability
 from htareport.report import Better, Chart, Column, Mark, TableSpec, Unit, key
 from htareport.run.runner import analyze
-from htareport.trace import RankTrace
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,9 @@ class LongestCalls(Analysis):
 
     count: int = 5  # A field is an option: --set own_analysis.count=10
 
-    def map(self, trace: RankTrace) -> Frames:
+    def map(self, rank: Rank) -> Frames:
         """Pick the longest calls of one rank."""
-        events = trace.device_events
+        events = rank.device_events
         longest = events[events["kind"] == "compute"].nlargest(self.count, "dur")
         rows = longest.rename(columns={"dur": "duration", "ts": "start"})
         rows["name"] = rows["name"].astype(str)  # Not a category of all names of the trace: rows travel.

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from builder import TraceBuilder
 
+import htareport
 from htareport.analyses import Analysis, Group, analysis_classes, discover
 from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown
 from htareport.analyses.time.step_time import StepTime
@@ -168,7 +169,8 @@ def test_another_version_looks_again(traces, kept, loads, monkeypatch):
 
 def test_the_version_is_that_of_all_sources(tmp_path, monkeypatch):
     (tmp_path / "rules").mkdir()
-    monkeypatch.setattr(summary_cache, "_PACKAGE", tmp_path)
+    assert Path(htareport.__file__).parent == cache.PACKAGE
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
     monkeypatch.setattr(cache, "_IMPORTED_NS", time.time_ns() + 10**12)
     found = set()
     for text in ("a = 1", "a = 2"):

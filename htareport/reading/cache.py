@@ -27,7 +27,7 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -49,6 +49,8 @@ from htareport.rows import classify
 from htareport.rows.capture import Loaded
 from htareport.rows.options import DEFAULT_OPTIONS, ReadOptions
 
+PACKAGE = Path(__file__).parents[1]
+_ROOMS = ("algorithms", "files", "plugins", "reading", "report", "rows")  # That this one loads; beside the root.
 LEAST_BYTES = 300_000  # Of a rank on disk: smaller ones are read as fast as they are looked up.
 LEAST_EVENTS = 20_000  # Likewise, of a rank whose files are packed less tightly.
 SETTLED_NS = 2 * 10**9  # The coarsest time stamps of a file system that are in use.
@@ -195,21 +197,26 @@ def _on_disk(path: Path) -> Path:
 
 @cache
 def _code() -> list[str] | None:
-    """What reads: the source of this package and of all below it, and the versions of what it reads with."""
-    package = Path(__file__).parents[1]
-    folders = (package, package / "algorithms", package / "trace")
-    sources = digest_of(package, (source for folder in folders for source in folder.glob("*.py")))
+    """What reads: the source of this room and of all that it imports, and the versions of what it reads with."""
+    sources = digest_of(sources_of_reading())
     libraries = [module.__version__ for module in (msgspec, np, orjson)]
     others = [platform.python_version(), unpack.INFLATED_BY, *libraries]
     return None if sources is None else [__version__, sources, *others]
 
 
-def digest_of(package: Path, sources: Iterable[Path]) -> str | None:
-    """Hash the source of a package; None if it was changed since, by an upgrade: this process runs what it was."""
+def sources_of_reading() -> Iterator[Path]:
+    """The source files that decide what is read from a trace: those that this module loads, directly or not."""
+    yield from PACKAGE.glob("*.py")
+    for room in _ROOMS:
+        yield from (PACKAGE / room).rglob("*.py")
+
+
+def digest_of(sources: Iterable[Path]) -> str | None:
+    """Hash source files of the package; None if one was changed since this process began, which runs what it was."""
     digest = hashlib.sha256()
     for source in sorted(sources):
         if source.stat().st_ctime_ns > _IMPORTED_NS:
             log.info("nothing is kept: htareport was changed since this process began")
             return None
-        digest.update(f"{source.relative_to(package)}\0".encode() + source.read_bytes())
+        digest.update(f"{source.relative_to(PACKAGE)}\0".encode() + source.read_bytes())
     return digest.hexdigest()

@@ -34,7 +34,6 @@ from htareport.run.summaries import RankSummary, Work, summary_classes
 from htareport.run.summary_codec import decode, encode
 
 _DIGEST = hashlib.sha256
-_PACKAGE = Path(__file__).parent
 
 log = logging.getLogger(__name__)
 
@@ -143,5 +142,5 @@ def _asked(asked: Sequence[Analysis | AnyRule]) -> list[Any] | None:
 @cache
 def _code() -> list[str] | None:
     """What measures: the source of this package, and the versions of what it computes with."""
-    sources = trace_cache.digest_of(_PACKAGE, _PACKAGE.rglob("*.py"))
+    sources = trace_cache.digest_of(trace_cache.PACKAGE.rglob("*.py"))
     return None if sources is None else [sources, np.__version__, pd.__version__, zstandard.__version__]

@@ -6,6 +6,8 @@ import errno
 import logging
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -282,6 +284,17 @@ def test_code_of_the_loader_is_in_the_key():
     version, source, *others = cache._code()
     assert len(source) == 64
     assert all(isinstance(each, str) and each for each in (version, *others))
+
+
+def test_all_that_reading_loads_is_in_the_key():
+    """A module that moves to another room would else change what is read, and nobody would read again."""
+    loads = "import sys, htareport.reading.cache"
+    names = "[module.__file__ for name, module in sys.modules.items() if name.startswith('htareport')]"
+    command = [sys.executable, "-c", f"{loads}; print(*{names}, sep='\\n')"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=cache.PACKAGE.parent)
+    loaded = {Path(name).resolve() for name in done.stdout.splitlines()}
+    assert cache.PACKAGE / "reading" / "cache.py" in loaded
+    assert loaded <= set(cache.sources_of_reading())
 
 
 @needs_pyarrow
