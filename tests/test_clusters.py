@@ -207,5 +207,5 @@ def test_ctrl_c_while_a_cluster_starts():
             done.append("closed")
 
     with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
-        clusters._local(SimpleNamespace(LocalCluster=Cluster), 1, stack)
+        clusters._start_local_cluster(SimpleNamespace(LocalCluster=Cluster), 1, stack)
     assert done == ["entered", "closed"]
