@@ -29,8 +29,8 @@ def open_trace(source: str, options: ReportOptions) -> Trace:
     if options.cache and not options.no_cache and not is_possible():
         console.warning("--cache: nothing is kept without pyarrow: pip install 'htareport[cache]'")
     cache = not options.no_cache and (options.cache or True)
-    how = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes, cache=cache)
-    trace = Trace.open(source, ranks=options.ranks, options=how)
+    read_options = ReadOptions(salvage=options.salvage, max_bytes=options.max_bytes, cache=cache)
+    trace = Trace.open(source, ranks=options.ranks, options=read_options)
     log.info("%s: %d ranks", shown(source), len(trace.files))
     return trace
 
@@ -45,13 +45,13 @@ def executor(trace: Trace, options: ReportOptions) -> Iterator[Executor | None]:
         if cluster and jobs is not None:
             raise UsageError(f"-j: the cluster at {cluster} reads with the workers that it has")
         if not cluster and jobs is None:
-            jobs = default_jobs(raw_sizes(trace.files.values()), least=0)
+            jobs = default_jobs(raw_sizes(trace.files.values()), min_bytes=0)
         with dask_executor(cluster, min(jobs or 1, len(trace.files))) as entered:
             yield entered
         return
     if jobs is None:
         jobs = default_jobs(raw_sizes(trace.files.values()))
-    made = make_executor(min(jobs, len(trace.files)))
-    log.info("reading in %s", f"{jobs} processes" if made else "this process")
-    with made or contextlib.nullcontext() as entered:
+    pool = make_executor(min(jobs, len(trace.files)))
+    log.info("reading in %s", f"{jobs} processes" if pool else "this process")
+    with pool or contextlib.nullcontext() as entered:
         yield entered

@@ -1,4 +1,4 @@
-"""Where ranks are read: in this process or in several, and how many the machine has room for.
+"""Runs a task for every rank, in this process or in several, and chooses how many processes cores and memory allow.
 
 Architecture invariants: workers never write to the terminal, not even on Ctrl-C, and never outlive their parent.
 """
@@ -23,9 +23,9 @@ from typing import Any, TypeAlias, TypeVar
 from htareport.files.locations import paths_of, size_of
 
 COMPRESSION_RATIO = 17  # Of Kineto's JSON; 13 to 20 were measured.
-SMALL_INPUT = 300_000_000  # Raw bytes below which starting two processes takes as long as it saves: half a second.
-RANK_BYTES = 10_000_000  # What looking at a rank costs however small it is, as raw bytes: a tenth of a second.
-WORKER_BYTES = 150_000_000  # What a process takes before it reads anything.
+SMALL_INPUT = 300_000_000  # Raw bytes below which a second process saves less than the half second it takes to start.
+RANK_BYTES = 10_000_000  # Fixed cost of a rank, a tenth of a second, as raw bytes.
+WORKER_BYTES = 150_000_000  # Memory of a process before it reads anything.
 MEMORY_PER_RAW_BYTE = 0.5  # Peak of a rank over the size of its raw JSON.
 
 NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
@@ -42,12 +42,12 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def make_executor(jobs: int) -> Executor | None:
-    """Return a pool of so many processes, or None (this process) for one. Leaving its `with` early ends the workers."""
+    """Return a pool of `jobs` processes, or None (this process) for one. Leaving its `with` early ends the workers."""
     return None if jobs <= 1 else _Pool(jobs)
 
 
-def is_of_this_machine(executor: Executor) -> bool:
-    """Whether its workers are processes that this one starts, once there is something to do."""
+def is_local_pool(executor: Executor) -> bool:
+    """Whether it is a pool of processes that this one starts with the first task."""
     return isinstance(executor, _Pool)
 
 
@@ -61,16 +61,14 @@ def over_ranks(
     task: Callable[..., Result],
     files: Mapping[int, Files],
     executor: Executor | None,
-    failed: Callable[[int, str], Result],
+    failure: Callable[[int, str], Result],
     *arguments: Any,
 ) -> Iterator[Result]:
-    """Yield what a task gives for every rank, as they come; `failed`, of a rank and a reason, where a worker fails.
+    """Yield task(rank, files, *arguments) of every rank as they complete, and failure(rank, reason) if a worker fails.
 
-    The task is a plain function, which every kind of executor takes, of rank, files and the arguments.
-
-    The executor is any of concurrent.futures, None this process. One that is broken by a worker that was killed costs
-    the other ranks nothing: each is done in a process of its own, or again and alone where the workers are not ours.
-    Workers elsewhere get paths that hold there too.
+    The executor is any of concurrent.futures; None runs the task in this process. If a killed worker breaks it, the
+    other ranks are not lost: each runs in a process of its own, or alone on the same executor if it is not local.
+    Workers get absolute paths.
     """
     if executor is None:
         yield from (task(rank, paths, *arguments) for rank, paths in files.items())
@@ -79,26 +77,26 @@ def over_ranks(
     for rank, paths in files.items():
         try:
             futures[executor.submit(task, rank, _absolute(paths), *arguments)] = rank
-        except BrokenExecutor:  # A worker has died while the ranks are still handed out.
+        except BrokenExecutor:  # A worker died before all ranks were submitted.
             broken.append(rank)
     for future in as_completed(futures):
-        rank = futures.pop(future)  # Its result is held once.
+        rank = futures.pop(future)  # So that the result is not kept in memory.
         try:
             yield future.result()
         except BrokenExecutor:
             broken.append(rank)
-        except Exception as error:  # noqa: BLE001  a result that could not be sent, say
+        except Exception as error:  # noqa: BLE001  for example a result that cannot be sent
             if _is_killed(error):
                 blamed.append(rank)
             else:
-                yield failed(rank, _reason(error))
-    # One killed worker takes a pool along, and dask blames all that was on it: alone, each rank answers for itself.
+                yield failure(rank, _reason(error))
+    # One killed worker breaks a whole pool, and dask blames all tasks that ran on it: run alone, only its rank fails.
     for rank in sorted((*blamed, *broken)):
         submit = executor.submit if rank in blamed else _isolated
         try:
             yield submit(task, rank, _absolute(files[rank]), *arguments).result()
         except Exception as error:  # noqa: BLE001  as above
-            yield failed(rank, _reason(error))
+            yield failure(rank, _reason(error))
 
 
 def _reason(error: Exception) -> str:
@@ -114,16 +112,16 @@ def _absolute(paths: Files) -> Files:
 
 
 def _is_killed(error: Exception) -> bool:
-    """Whether dask gave up on a task whose workers kept dying; its own text names machines."""
+    """Whether dask gave up on a task whose workers kept dying."""
     return type(error).__name__ == "KilledWorker"
 
 
-def default_jobs(rank_sizes: Sequence[int], *, least: int = SMALL_INPUT) -> int:
-    """Return how many processes to use for ranks of these raw sizes: bound by cores, ranks and free memory.
+def default_jobs(rank_sizes: Sequence[int], *, min_bytes: int = SMALL_INPUT) -> int:
+    """Return how many processes to use for ranks of these raw sizes: limited by cores, ranks and free memory.
 
-    One process, where all are together less work than `least` bytes.
+    One, if all ranks together are less work than `min_bytes`.
     """
-    if sum(rank_sizes) + RANK_BYTES * len(rank_sizes) < least:
+    if sum(rank_sizes) + RANK_BYTES * len(rank_sizes) < min_bytes:
         return 1
     jobs = min(usable_cores(), len(rank_sizes))
     if (free := free_memory()) is not None:
@@ -132,20 +130,20 @@ def default_jobs(rank_sizes: Sequence[int], *, least: int = SMALL_INPUT) -> int:
 
 
 def raw_sizes(files: Iterable[Files]) -> list[int]:
-    """Estimate the bytes of each rank's JSON once unpacked. The members of an archive share its size."""
+    """Estimate the bytes of each rank's uncompressed JSON. The members of an archive share its size."""
     ranks = [[(path, _on_disk(path)) for path in paths_of(paths)] for paths in files]
     shares = Counter(on_disk for rank in ranks for _, on_disk in rank)
     return [sum(_raw_size(path, on_disk) // shares[on_disk] for path, on_disk in rank) for rank in ranks]
 
 
 def _on_disk(path: Path) -> Path:
-    return next((each for each in (path, *path.parents) if each.is_file()), path)
+    return next((ancestor for ancestor in (path, *path.parents) if ancestor.is_file()), path)
 
 
 def _raw_size(path: Path, on_disk: Path) -> int:
     try:
         size = size_of(on_disk) if on_disk.is_file() else 0
-    except OSError:  # It will be said of the rank, once it is read.
+    except OSError:  # Reported when the rank is read.
         size = 0
     return size * COMPRESSION_RATIO if _COMPRESSED & {path.suffix, on_disk.suffix} else size
 
@@ -158,38 +156,38 @@ def usable_cores() -> int:
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    for folder in _own_cgroups():
-        quota, _, period = _text(folder / "cpu.max").partition(" ")
+    for cgroup in _own_cgroups():
+        quota, _, period = _text(cgroup / "cpu.max").partition(" ")
         if quota.isdigit() and period.isdigit():
             cores = min(cores, max(1, int(quota) // int(period)))
     return cores
 
 
 def free_memory() -> int | None:
-    """Return the bytes this process can still take: what the machine has and its container allows. None: unknown."""
+    """Return the bytes this process can still allocate: free on the machine and in its container. None: unknown."""
     bounds = [1024 * kilobytes for kilobytes in _numbers(Path("/proc/meminfo"), "MemAvailable:")]
-    for folder in _own_cgroups():
-        limit, used = _text(folder / "memory.max"), _text(folder / "memory.current")
+    for cgroup in _own_cgroups():
+        limit, used = _text(cgroup / "memory.max"), _text(cgroup / "memory.current")
         if limit.isdigit() and used.isdigit():
-            bounds.append(int(limit) - int(used) + sum(_numbers(folder / "memory.stat", "inactive_file")))
+            bounds.append(int(limit) - int(used) + sum(_numbers(cgroup / "memory.stat", "inactive_file")))
     limit, used = (_text(_CGROUPS / "memory" / f"memory.{name}_in_bytes") for name in ("limit", "usage"))  # cgroups v1
     if limit.isdigit() and used.isdigit():
         bounds.append(int(limit) - int(used))
     return max(0, min(bounds)) if bounds else None
 
 
-def give_back() -> None:
-    """Return memory that was freed to the system, which the C library would keep for requests of the same sizes."""
-    with contextlib.suppress(OSError, AttributeError):  # Of glibc only.
+def release_freed_memory() -> None:
+    """Give memory that was freed back to the system; the C library would keep it for later requests."""
+    with contextlib.suppress(OSError, AttributeError):  # Only glibc has it.
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _own_cgroups() -> Iterator[Path]:
-    """Yield the folders whose limits hold for this process (cgroups v2), its own first."""
+    """Yield the cgroup folders (v2) whose limits apply to this process, its own first."""
     own = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), None)
     if own is not None:
         folder = _CGROUPS / own.lstrip("/")
-        yield from (each for each in (folder, *folder.parents) if each.is_relative_to(_CGROUPS))
+        yield from (ancestor for ancestor in (folder, *folder.parents) if ancestor.is_relative_to(_CGROUPS))
 
 
 def _numbers(path: Path, label: str) -> list[int]:
@@ -212,7 +210,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Answer a Ctrl-C only afterwards, so that no process is half started; a child inherits that SIGINT is blocked."""
+    """Delay Ctrl-C until the block ends, so that no process is half started; children inherit the blocked SIGINT."""
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -230,13 +228,13 @@ def interrupts_held() -> Iterator[None]:
 
 class _Worker(SpawnProcess):
     def start(self) -> None:
-        """Start with SIGINT blocked: Ctrl-C reaches the whole group, and only the parent shall answer."""
+        """Start with SIGINT blocked: Ctrl-C reaches the whole process group, and only the parent handles it."""
         with interrupts_held():
             super().start()
 
 
 class _Context(SpawnContext):
-    """What a pool starts its workers with; it knows them from before they start."""
+    """Starts the workers of a pool, and knows them before they start."""
 
     def __init__(self) -> None:
         self.workers = set[BaseProcess]()
@@ -251,8 +249,8 @@ class _Pool(ProcessPoolExecutor):
         self._context = _Context()
         super().__init__(jobs, mp_context=self._context, initializer=_end_with_parent)
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:  # noqa: PYI036  Passed on.
+    def __exit__(self, kind: type[BaseException] | None, *details: Any) -> bool | None:  # noqa: PYI036  Passed on.
         if kind is not None:
             for child in set(multiprocessing.active_children()) & self._context.workers:  # Not those of another pool.
                 child.terminate()
-        return super().__exit__(kind, *rest)
+        return super().__exit__(kind, *details)

@@ -43,7 +43,7 @@ from htareport.rules import discover as discover_rules
 from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.rules.engine.findings import tell
-from htareport.run.executors import NO_MEMORY, Files, give_back, is_of_this_machine, over_ranks
+from htareport.run.executors import NO_MEMORY, Files, is_local_pool, over_ranks, release_freed_memory
 from htareport.run.overview import marked, verdict
 from htareport.run.shrink import RULES, fit
 from htareport.run.summaries import (
@@ -110,7 +110,7 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
     _check_steps(work.window, loaded)
     job = _job(loaded)
     findings = _findings(loaded, work.rules, job)  # First, since the evidence of many ranks takes room.
-    give_back()
+    release_freed_memory()
     drawn = [section_of(analysis, loaded, job) for analysis in work.analyses]
     sections = (*findings, *(section for section, _ in drawn))
     problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
@@ -176,14 +176,14 @@ def summarize(rank: int, files: Files, work: Work) -> RankSummary:
     if place and (kept_summary := place.found()):
         return kept_summary
     summary = _summary(rank, files, work, place)
-    give_back()  # The events are gone, and what comes next shall not add to where they were.
+    release_freed_memory()  # The events are gone, and what comes next shall not add to where they were.
     return summary
 
 
 def _summary(rank: int, files: Files, work: Work, place: Place | None) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
-        give_back()
+        release_freed_memory()
         summary = RankSummary(rank, facts_of(trace))
     except MemoryError:
         return RankSummary(rank, load_error=NO_MEMORY)
@@ -228,7 +228,7 @@ def _fit(summary: RankSummary, trace: Rank, work: Work) -> None:
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
     """Every rank's summary, as they come."""
     known, left = list[RankSummary](), dict(trace.files)
-    if executor and is_of_this_machine(executor):  # Else whoever reads looks for itself.
+    if executor and is_local_pool(executor):  # Else whoever reads looks for itself.
         known = [each for rank, files in trace.files.items() if (each := look_up(rank, files, work))]
         there = {each.rank for each in known}
         left = {rank: files for rank, files in left.items() if rank not in there}
