@@ -44,7 +44,7 @@ from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.rules.engine.findings import tell
 from htareport.run.executors import NO_MEMORY, Files, is_local_pool, over_ranks, release_freed_memory
-from htareport.run.overview import marked, verdict
+from htareport.run.overview import verdict, with_salvage_notes
 from htareport.run.shrink import RULES, fit
 from htareport.run.summaries import (
     RankSummary,
@@ -146,7 +146,7 @@ def _findings(summaries: Sequence[RankSummary], rules: Sequence[AnyRule], job: J
         summary.evidence = None
     if not evidence:
         return []
-    told = marked(tell(evidence, rules, job.zero_ns), salvaged(summaries))
+    told = with_salvage_notes(tell(evidence, rules, job.zero_ns), salvaged(summaries))
     return [replace(told, notes=(*told.notes, *room_notes(summaries, RULES)))]
 
 

@@ -28,7 +28,7 @@ from htareport.report.units import text
 from htareport.rules import rule_classes
 from htareport.rules.engine.base import AnyRule
 from htareport.rules.engine.evaluate import RankEvidence
-from htareport.run.overview import marked
+from htareport.run.overview import with_salvage_notes
 from htareport.run.summary_codec import classes_of, encode
 from htareport.trace import ReadOptions
 
@@ -167,7 +167,7 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
         )
     except Exception:  # noqa: BLE001  as above
         return _failed(section, traceback.format_exc(limit=-3))
-    return marked(done, salvaged(having)), problem
+    return with_salvage_notes(done, salvaged(having)), problem
 
 
 def room_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
