@@ -26,7 +26,7 @@ from htareport.rules import rule_classes
 from htareport.run import runner, summary_cache
 from htareport.run.executors import make_executor
 from htareport.run.summaries import Work
-from htareport.run.summary_cache import Place
+from htareport.run.summary_cache import SummaryEntry
 from htareport.trace import RankTrace, Trace
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "traces"
@@ -103,7 +103,7 @@ OTHERS = [
 
 def _name(traces, kept, **work) -> str:
     files, made = Trace.open(traces).files[0], Work(**{"analyses": [StepTime()]} | work)
-    return Place.of(0, files, replace(made, options=made.options.cached(kept))).name
+    return SummaryEntry.for_rank(0, files, replace(made, options=made.options.cached(kept))).name
 
 
 def test_what_is_asked_is_part_of_the_name(traces, kept):

@@ -57,7 +57,7 @@ from htareport.run.summaries import (
     thinned,
     thinned_warnings,
 )
-from htareport.run.summary_cache import Place, look_up
+from htareport.run.summary_cache import SummaryEntry, load_summary
 from htareport.trace import RankTrace
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -172,15 +172,15 @@ def summarize(rank: int, files: Files, work: Work) -> RankSummary:
     """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
     if work.version != __version__:
         return RankSummary(rank, load_error=f"its worker has htareport {__version__}, not {work.version}")
-    place = Place.of(rank, files, work)
-    if place and (kept_summary := place.found()):
-        return kept_summary
-    summary = _summary(rank, files, work, place)
+    entry = SummaryEntry.for_rank(rank, files, work)
+    if entry and (cached := entry.load()):
+        return cached
+    summary = _summary(rank, files, work, entry)
     release_freed_memory()  # The events are gone, and what comes next shall not add to where they were.
     return summary
 
 
-def _summary(rank: int, files: Files, work: Work, place: Place | None) -> RankSummary:
+def _summary(rank: int, files: Files, work: Work, entry: SummaryEntry | None) -> RankSummary:
     try:
         trace = RankTrace.load(rank, files, work.window, work.options)
         release_freed_memory()
@@ -194,8 +194,8 @@ def _summary(rank: int, files: Files, work: Work, place: Place | None) -> RankSu
     if work.rules:
         summary.evidence = evaluate_rank(trace, work.rules, stride(len(trace.steps), work.ranks))
     _fit(summary, trace, work)
-    if place and not trace.loaded.is_transient:
-        place.keep(summary)
+    if entry and not trace.loaded.is_transient:
+        entry.store(summary)
     return summary
 
 
@@ -229,7 +229,7 @@ def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Pr
     """Every rank's summary, as they come."""
     known, left = list[RankSummary](), dict(trace.files)
     if executor and is_local_pool(executor):  # Else whoever reads looks for itself.
-        known = [each for rank, files in trace.files.items() if (each := look_up(rank, files, work))]
+        known = [each for rank, files in trace.files.items() if (each := load_summary(rank, files, work))]
         there = {each.rank for each in known}
         left = {rank: files for rank, files in left.items() if rank not in there}
     found = chain(known, over_ranks(summarize, left, executor, _not_loaded, work))
