@@ -73,7 +73,7 @@ def test_very_many_steps_on_very_many_ranks(folder, monkeypatch):
     in_all = ("kernel_breakdown", "operators", "stragglers", "collectives")
     chosen = [analyses.analysis_classes()[name]() for name in (*by_step, *in_all)]
     whole = analyze(folder, analyses=chosen)
-    monkeypatch.setattr("htareport.run.summaries.MOST_STEPS", 12)
+    monkeypatch.setattr("htareport.run.summaries.MAX_STEPS", 12)
     report = analyze(folder, analyses=chosen)
     assert whole["step_time"].table("per_step").groupby("rank")["step"].agg(list).tolist() == [[0, 1, 2, 3, 4]] * 4
     for section in by_step:

@@ -15,7 +15,7 @@ from htareport.analyses import discover
 from htareport.rank.budget import at_most, room_for
 from htareport.rules import discover as discover_rules
 from htareport.run import runner, shrink, summaries
-from htareport.run.shrink import fit
+from htareport.run.shrink import shrink_to_budget
 from htareport.run.summaries import RankSummary, Work
 from htareport.trace import Trace
 
@@ -36,16 +36,16 @@ def _numbers(rows: int, seed: int = 0) -> pd.DataFrame:
 
 def test_the_largest_shrink_and_what_fits_stays(monkeypatch):
     """Of 10, 1 and 1 thousand numbers the first come down to some fourteen thousand bytes; nobody asks the others."""
-    monkeypatch.setattr(shrink, "MOST_BYTES", 30_000)
+    monkeypatch.setattr(shrink, "MAX_BYTES", 30_000)
     sizes = {"large": 10_000, "small": 1_000, "other": 1_001}
     summary = RankSummary(0, frames={name: pack({"x": _numbers(rows)}) for name, rows in sizes.items()})
     asked = []
 
-    def again(part: str, share: float) -> None:
-        asked.append(part)
-        summary.frames[part] = pack({"x": _numbers(int(sizes[part] * share))})
+    def remeasure(name: str, share: float) -> None:
+        asked.append(name)
+        summary.frames[name] = pack({"x": _numbers(int(sizes[name] * share))})
 
-    fit(summary, again)
+    shrink_to_budget(summary, remeasure)
     assert asked == ["large"]
     assert list(summary.shares) == ["large"]
     assert summary.frames["small"].frames()["x"].equals(_numbers(1_000))
@@ -54,36 +54,36 @@ def test_the_largest_shrink_and_what_fits_stays(monkeypatch):
 
 def test_what_is_sent_once_for_several_stays_so(monkeypatch):
     """Both are made again together, or each would be sent."""
-    monkeypatch.setattr(shrink, "MOST_BYTES", 30_000)
+    monkeypatch.setattr(shrink, "MAX_BYTES", 30_000)
     summary = RankSummary(0, frames={name: pack({name: _numbers(5_000)}) for name in "ab"})
 
-    def again(part: str, share: float) -> None:
-        summary.frames[part] = pack({part: _numbers(int(5_000 * share))})
+    def remeasure(name: str, share: float) -> None:
+        summary.frames[name] = pack({name: _numbers(int(5_000 * share))})
 
-    fit(summary, again)
+    shrink_to_budget(summary, remeasure)
     assert summary.shares["a"] == summary.shares["b"] > 0.6
 
 
 def test_what_cannot_shrink_is_asked_a_few_times_only(monkeypatch):
-    monkeypatch.setattr(shrink, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(shrink, "MAX_BYTES", 1_000)
     summary, asked = RankSummary(0, frames={"a": pack({"x": _numbers(5_000)})}), []
-    fit(summary, lambda part, share: asked.append((part, share)))
+    shrink_to_budget(summary, lambda part, share: asked.append((part, share)))
     assert len(asked) <= 6
     assert len(summary.frames["a"].frames()["x"]) == 5_000
 
 
 def test_what_cannot_shrink_leaves_the_others_half_the_room(monkeypatch):
     """A plug-in's 80 kB cost the 16 kB of the others a half at most, not all: they get 5 of 10 kB."""
-    monkeypatch.setattr(shrink, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(shrink, "MAX_BYTES", 10_000)
     summary = RankSummary(
         0, frames={name: pack({"x": _numbers(rows)}) for name, rows in (("its", 10_000), ("a", 2_000))}
     )
 
-    def again(part: str, share: float) -> None:
-        if part == "a":
-            summary.frames[part] = pack({"x": _numbers(int(2_000 * share))})
+    def remeasure(name: str, share: float) -> None:
+        if name == "a":
+            summary.frames[name] = pack({"x": _numbers(int(2_000 * share))})
 
-    fit(summary, again)
+    shrink_to_budget(summary, remeasure)
     assert list(summary.shares) == ["a"]  # Of the other no rows are missing, and nothing says so.
     assert 0.2 < summary.shares["a"] < 0.4
     assert len(summary.frames["its"].frames()["x"]) == 10_000
@@ -117,11 +117,11 @@ def _summary(path) -> RankSummary:
 
 def test_a_rank_that_ran_very_many_things_sends_little_of_them(many, monkeypatch):
     """Sums are still of everything, and what lacks rows says so."""
-    monkeypatch.setattr(shrink, "MOST_BYTES", 10**9)
+    monkeypatch.setattr(shrink, "MAX_BYTES", 10**9)
     whole = _summary(many)
     assert len(pickle.dumps(whole)) > 1.5 * LIMIT
     assert not whole.shares
-    monkeypatch.setattr(shrink, "MOST_BYTES", LIMIT)
+    monkeypatch.setattr(shrink, "MAX_BYTES", LIMIT)
     less = _summary(many)
     assert len(pickle.dumps(less)) < 1.05 * LIMIT + len(pickle.dumps(less.facts))
     for one, frame in ((one, one.frames["kernel_breakdown"].frames()["kernels"]) for one in (whole, less)):
@@ -139,7 +139,7 @@ def test_a_rank_that_ran_very_many_things_sends_little_of_them(many, monkeypatch
 
 def test_of_very_many_steps_rows_are_few_and_statistics_are_of_all(tmp_path, monkeypatch):
     """Of steps of 10, 11, …, 29 µs every fourth has rows."""
-    monkeypatch.setattr(summaries, "MOST_STEPS_OF_A_RANK", 5)
+    monkeypatch.setattr(summaries, "MAX_STEPS_PER_RANK", 5)
     trace = TraceBuilder(0).kernel("k", 0, 5)
     at = 0
     for step in range(20):

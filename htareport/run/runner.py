@@ -1,7 +1,7 @@
-"""Runs analyses over the ranks of a job: every rank is mapped in a task of its own, then everything is combined.
+"""Runs analyses and rules over the ranks of a job: a task summarizes each rank, then all summaries become the report.
 
-Architecture invariants: a task loads one rank, maps it and drops its events; it never raises. A rank that does not load
-and an analysis that raises cost their own part of the report and no more. Nothing assumes that ranks start at 0.
+Architecture invariants: a task loads one rank, summarizes it and drops its events; it never raises. A rank that does
+not load costs its rows in the report, an analysis that raises its section. Nothing assumes that ranks start at 0.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from htareport.rules.engine.evaluate import evaluate_rank
 from htareport.rules.engine.findings import tell
 from htareport.run.executors import NO_MEMORY, Files, is_local_pool, over_ranks, release_freed_memory
 from htareport.run.overview import verdict, with_salvage_notes
-from htareport.run.shrink import RULES, fit
+from htareport.run.shrink import RULES, shrink_to_budget
 from htareport.run.summaries import (
     RankSummary,
     Work,
-    room_notes,
+    budget_notes,
     salvaged,
     section_of,
     sorted_summaries,
-    stride,
+    step_stride,
     thinned,
     thinned_warnings,
 )
@@ -61,10 +61,10 @@ from htareport.run.summary_cache import SummaryEntry, load_summary
 from htareport.trace import RankTrace
 
 Progress: TypeAlias = Callable[[int, int, str], None]
-_STRINGS = ("mode.string_storage", "python")  # Those that pyarrow holds cost a tenth more time, a third more memory.
+PANDAS_STRING_DTYPE = ("mode.string_storage", "python")  # pyarrow takes 10 % more time and a third more memory.
 
 
-@pd.option_context(*_STRINGS)
+@pd.option_context(*PANDAS_STRING_DTYPE)
 def analyze(  # noqa: PLR0913  the options of a run
     source: Source | Trace,
     *,
@@ -80,40 +80,40 @@ def analyze(  # noqa: PLR0913  the options of a run
 ) -> Report:
     """Run the analyses and rules over every rank of a run and return the report: all by default.
 
-    Where analyses are chosen, no rules run unless they are given too.
+    With `analyses` but no `rules`, no rules run.
 
     `source` is a folder, file, glob, archive, list of files, {rank: file} or an opened Trace; `steps` is `all`,
     `complete` or numbers such as 3,5-7; `salvage` keeps the complete events of files that are damaged or end early, and
-    marks their ranks; `redact` takes tokens, passwords, names of users and hosts and the like out of what the traces
-    hold; `cache` is the folder in which what was read of large files is kept for the next time, the user's own for
-    True, none for False (only where pyarrow is installed); `executor` is any concurrent.futures one, none: in this
-    process. `progress` is called after each rank with (done, total, label). NothingToReadError if no rank can be read.
+    marks their ranks; `redact` removes tokens, passwords, names of users and hosts and the like; `cache` is the folder
+    that caches what was read of large files, the user's own for True, none for False (needs pyarrow); `executor` is any
+    of concurrent.futures, None for this process. `progress` is called after each rank with (done, total, label).
+    NothingToReadError if no rank can be read.
     """
     trace = source if isinstance(source, Trace) else Trace.open(source)
-    how = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact).cached(cache)
-    trace = replace(trace, options=how)
-    chosen = discover() if analyses is None else list(analyses)
-    asked = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
+    options = replace(trace.options, salvage=salvage or trace.options.salvage, redact=redact).cached(cache)
+    trace = replace(trace, options=options)
+    requested_analyses = discover() if analyses is None else list(analyses)
+    requested_rules = list(rules) if rules is not None else [] if analyses is not None else discover_rules()
     window = Window.parse(steps)
-    work = Work(chosen, asked, window, how, ranks=len(trace.files))
+    work = Work(requested_analyses, requested_rules, window, options, ranks=len(trace.files))
     return combined(trace, work, _summaries(trace, work, executor, progress), title)
 
 
-@pd.option_context(*_STRINGS)
-def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str = "") -> Report:
-    """Make the report of what workers found on all ranks, in whatever order that comes."""
-    summaries = sorted_summaries(found)
+@pd.option_context(*PANDAS_STRING_DTYPE)
+def combined(trace: Trace, work: Work, rank_summaries: Iterable[RankSummary], title: str = "") -> Report:
+    """Return the report of the summaries of all ranks, which may come in any order."""
+    summaries = sorted_summaries(rank_summaries)
     loaded = [summary for summary in summaries if summary.facts]
     if not loaded:
         reasons = "; ".join(_file_error(trace, summary) for summary in summaries[:3])
         raise NothingToReadError(f"{trace.label}: no trace could be read ({reasons})")
     _check_steps(work.window, loaded)
     job = _job(loaded)
-    findings = _findings(loaded, work.rules, job)  # First, since the evidence of many ranks takes room.
+    findings = _findings(loaded, work.rules, job)  # First, as the evidence of many ranks takes memory.
     release_freed_memory()
-    drawn = [section_of(analysis, loaded, job) for analysis in work.analyses]
-    sections = (*findings, *(section for section, _ in drawn))
-    problems = [*_file_problems(trace, summaries), *(problem for _, problem in drawn if problem)]
+    section_results = [section_of(analysis, loaded, job) for analysis in work.analyses]
+    sections = (*findings, *(section for section, _ in section_results))
+    problems = [*_file_problems(trace, summaries), *(problem for _, problem in section_results if problem)]
     facts = [summary.facts for summary in loaded if summary.facts]
     meta = job_meta(facts, trace.left_out, work.window) | {
         "version": __version__,
@@ -136,23 +136,23 @@ def combined(trace: Trace, work: Work, found: Iterable[RankSummary], title: str 
     report = Report(
         printable(title) or trace.label, verdict(sections, facts), meta, tuple(first_of(warnings, "warning")), sections
     )
-    return _with_numbered_hosts(report, facts) if work.options.redact else report
+    return _with_hosts_numbered(report, facts) if work.options.redact else report
 
 
 def _findings(summaries: Sequence[RankSummary], rules: Sequence[AnyRule], job: Job) -> list[Section]:
-    """What rules say; it takes the ranks' evidence."""
+    """The section of findings; removes the evidence from the summaries."""
     evidence = [summary.evidence for summary in summaries if summary.evidence]
     for summary in summaries:
         summary.evidence = None
     if not evidence:
         return []
-    told = with_salvage_notes(tell(evidence, rules, job.zero_ns), salvaged(summaries))
-    return [replace(told, notes=(*told.notes, *room_notes(summaries, RULES)))]
+    section = with_salvage_notes(tell(evidence, rules, job.zero_ns), salvaged(summaries))
+    return [replace(section, notes=(*section.notes, *budget_notes(summaries, RULES)))]
 
 
 def _options(analyses: Sequence[Analysis], rules: Sequence[AnyRule]) -> dict[str, dict[str, Any]]:
-    """Options of the analyses, and of the rules the thresholds that are not the default."""
-    options = {analyse.name: options for analyse in analyses if (options := analyse.chosen_options())}
+    """Options of analyses by name, and thresholds of rules that are not the default."""
+    options = {analysis.name: options for analysis in analyses if (options := analysis.chosen_options())}
     for rule in rules:
         default = rule.options()
         if changed := {name: value for name, value in rule.chosen_options().items() if value != default[name]}:
@@ -160,23 +160,23 @@ def _options(analyses: Sequence[Analysis], rules: Sequence[AnyRule]) -> dict[str
     return options
 
 
-def _with_numbered_hosts(report: Report, facts: Sequence[RankFacts]) -> Report:
-    """Give hosts, which each worker has replaced for itself, numbers that hold for all ranks."""
+def _with_hosts_numbered(report: Report, facts: Sequence[RankFacts]) -> Report:
+    """Number redacted hosts consistently over all ranks; each worker has replaced them on its own."""
     if not any(fact.host or HOSTS in fact.redactions for fact in facts):
         return report
     return Report.from_json(numbered(report.to_json().decode(), [fact.host for fact in facts if fact.host]))
 
 
-@pd.option_context(*_STRINGS)
+@pd.option_context(*PANDAS_STRING_DTYPE)
 def summarize(rank: int, files: Files, work: Work) -> RankSummary:
-    """Load one rank, map it for every analysis and look at it with every rule. Never raises: it runs elsewhere."""
+    """Return the summary of one rank: the frames of all analyses, and the evidence of all rules. Never raises."""
     if work.version != __version__:
         return RankSummary(rank, load_error=f"its worker has htareport {__version__}, not {work.version}")
     entry = SummaryEntry.for_rank(rank, files, work)
     if entry and (cached := entry.load()):
         return cached
     summary = _summary(rank, files, work, entry)
-    release_freed_memory()  # The events are gone, and what comes next shall not add to where they were.
+    release_freed_memory()  # The events are freed; the next rank shall not add to their memory.
     return summary
 
 
@@ -187,53 +187,53 @@ def _summary(rank: int, files: Files, work: Work, entry: SummaryEntry | None) ->
         summary = RankSummary(rank, facts_of(trace))
     except MemoryError:
         return RankSummary(rank, load_error=NO_MEMORY)
-    except Exception as error:  # noqa: BLE001  whatever is wrong with a file must cost only its rank
+    except Exception as error:  # noqa: BLE001  a file that cannot be read costs only its rank
         return RankSummary(rank, load_error=str(error) or type(error).__name__)
     for analysis in work.analyses:
         _map(summary, trace, analysis, work.ranks)
     if work.rules:
-        summary.evidence = evaluate_rank(trace, work.rules, stride(len(trace.steps), work.ranks))
-    _fit(summary, trace, work)
+        summary.evidence = evaluate_rank(trace, work.rules, step_stride(len(trace.steps), work.ranks))
+    _shrink(summary, trace, work)
     if entry and not trace.loaded.is_transient:
         entry.store(summary)
     return summary
 
 
-def _map(summary: RankSummary, trace: Rank, analysis: Analysis, ranks: int) -> None:
+def _map(summary: RankSummary, rank: Rank, analysis: Analysis, ranks: int) -> None:
     try:
-        lacking = analysis.requires - trace.capabilities
+        lacking = analysis.requires - rank.capabilities
         if lacking:
             summary.missing[analysis.name] = tuple(c.value for c in Capability if c in lacking)
-        frames = analysis.without(trace) if lacking else analysis.map(trace)
+        frames = analysis.without(rank) if lacking else analysis.map(rank)
         if frames:
             summary.frames[analysis.name] = pack(thinned(summary, frames, ranks))
     except Exception:  # noqa: BLE001  an analysis that fails costs only its section
         summary.errors[analysis.name] = traceback.format_exc(limit=-3)
 
 
-def _fit(summary: RankSummary, trace: Rank, work: Work) -> None:
-    """Ask those that send most for less, until all together is little enough."""
-    asked = {analysis.name: analysis for analysis in work.analyses}
+def _shrink(summary: RankSummary, rank: Rank, work: Work) -> None:
+    """Run the analyses and rules that send most again for fewer rows, until the summary is small enough."""
+    analyses = {analysis.name: analysis for analysis in work.analyses}
 
-    def again(part: str, share: float) -> None:
+    def remeasure(name: str, share: float) -> None:
         with room_for(share):
-            if part == RULES:
-                summary.evidence = evaluate_rank(trace, work.rules, stride(len(trace.steps), work.ranks))
+            if name == RULES:
+                summary.evidence = evaluate_rank(rank, work.rules, step_stride(len(rank.steps), work.ranks))
             else:
-                _map(summary, trace, asked[part], work.ranks)
+                _map(summary, rank, analyses[name], work.ranks)
 
-    fit(summary, again)
+    shrink_to_budget(summary, remeasure)
 
 
 def _summaries(trace: Trace, work: Work, executor: Executor | None, progress: Progress | None) -> Iterator[RankSummary]:
-    """Every rank's summary, as they come."""
-    known, left = list[RankSummary](), dict(trace.files)
-    if executor and is_local_pool(executor):  # Else whoever reads looks for itself.
-        known = [each for rank, files in trace.files.items() if (each := load_summary(rank, files, work))]
-        there = {each.rank for each in known}
-        left = {rank: files for rank, files in left.items() if rank not in there}
-    found = chain(known, over_ranks(summarize, left, executor, _not_loaded, work))
-    for done, summary in enumerate(found, 1):
+    """Yield the summary of every rank: cached ones first, others as workers complete them."""
+    cached, missing = list[RankSummary](), dict(trace.files)
+    if executor and is_local_pool(executor):  # Otherwise each task looks for its own.
+        cached = [summary for rank, missing in trace.files.items() if (summary := load_summary(rank, missing, work))]
+        cached_ranks = {summary.rank for summary in cached}
+        missing = {rank: missing for rank, missing in missing.items() if rank not in cached_ranks}
+    summaries = chain(cached, over_ranks(summarize, missing, executor, _not_loaded, work))
+    for done, summary in enumerate(summaries, 1):
         if progress:
             progress(done, len(trace.files), f"rank {summary.rank}")
         yield summary
@@ -255,16 +255,16 @@ def _job(summaries: Sequence[RankSummary]) -> Job:
 
 
 def _check_steps(window: Window, summaries: Sequence[RankSummary]) -> None:
-    """UsageError if steps were asked for that no rank has."""
+    """UsageError if no rank has any of the requested steps."""
     if window == ALL or any(summary.facts and summary.facts.steps for summary in summaries):
         return
-    there = sorted({step for summary in summaries if summary.facts for step in summary.facts.all_steps})
-    listed = f"{there[0]} to {there[-1]}" if there else "no ProfilerStep# rows at all"
+    recorded = sorted({step for summary in summaries if summary.facts for step in summary.facts.all_steps})
+    listed = f"{recorded[0]} to {recorded[-1]}" if recorded else "no ProfilerStep# rows at all"
     raise UsageError(f"--steps: none of these steps is in the traces (they have {listed})")
 
 
 def _file_problems(trace: Trace, summaries: Sequence[RankSummary]) -> list[str]:
-    """What the report could not use, each naming the file."""
+    """Problems of files and ranks that cannot be used; each text names the file."""
     files = [f"{name}: not used: {reason}" for name, reason in trace.unusable]
     ranks = [_file_error(trace, summary) for summary in summaries if summary.load_error]
     captures = [f"{name}: not used: {reason}" for s in summaries if s.facts for name, reason in s.facts.problems]

@@ -1,6 +1,6 @@
-"""What workers found on each rank, and the sections that analyses make of that.
+"""The summary that a worker sends of its rank, and the sections of the report that analyses make of all summaries.
 
-Architecture invariant: whoever combines ranks keeps their frames packed, and joins those of one analysis at a time.
+Architecture invariant: the frames of all ranks stay packed, and are joined for one analysis at a time.
 """
 
 from __future__ import annotations
@@ -32,130 +32,130 @@ from htareport.run.overview import with_salvage_notes
 from htareport.run.summary_codec import classes_of, encode
 from htareport.trace import ReadOptions
 
-MOST_STEPS = 2_000_000  # On all ranks together, of which there are rows,
-MOST_STEPS_OF_A_RANK = 1_500  # and on each.
-_BY_STEP = {"per_step", "steps"}  # The frames that have them.
-_COMMON = ("devices", "steps", "all_steps", "software", "capture")  # Facts that ranks often have in common.
+MAX_STEPS = 2_000_000  # With rows, on all ranks together,
+MAX_STEPS_PER_RANK = 1_500  # and on one.
+_STEP_FRAMES = {"per_step", "steps"}  # Names of frames with a row for each step.
+_SHARED_FACTS = ("devices", "steps", "all_steps", "software", "capture")  # Facts that ranks often have in common.
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done with each rank."""
+    """What a worker runs on each rank."""
 
     analyses: Sequence[Analysis]
     rules: Sequence[AnyRule] = ()
     window: Window = ALL
     options: ReadOptions = field(default_factory=ReadOptions)
     version: str = __version__  # A worker elsewhere may have another.
-    ranks: int = 1  # Of the job, that share the room for rows.
+    ranks: int = 1  # Of the job; they share the budget for rows.
 
 
 @dataclass
 class RankSummary:
-    """What a worker sends back of one rank."""
+    """The results of one rank, which its worker sends."""
 
     rank: int
     facts: RankFacts | None = None
     frames: dict[str, Packed] = field(default_factory=dict)
-    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Analysis: texts of the capabilities it lacks.
-    errors: dict[str, str] = field(default_factory=dict)  # Analysis: what it raised.
-    evidence: RankEvidence | None = None  # What rules found.
+    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # By analysis: texts of the missing capabilities.
+    errors: dict[str, str] = field(default_factory=dict)  # By analysis: its traceback.
+    evidence: RankEvidence | None = None  # Of rules.
     load_error: str = ""
-    shares: dict[str, float] = field(default_factory=dict)  # Analysis, or rules: of the rows that it would have.
+    shares: dict[str, float] = field(
+        default_factory=dict
+    )  # By analysis, or RULES: the share of rows that the budget left.
 
 
 @cache
 def summary_classes() -> dict[str, type]:
-    """All that summaries are made of, by name."""
+    """Return the classes of all values in summaries, by name."""
     return classes_of(RankSummary, Packed, *(rule.evidence_class() for rule in rule_classes().values()))
 
 
-def weight(parts: Iterable[Any]) -> int:
-    """Bytes that parts of a summary take together; those of other classes count nothing."""
+def weight(contents: Iterable[Any]) -> int:
+    """Return the encoded size of some contents of a summary, in bytes; 0 if they hold a value of another class."""
     try:
-        return len(encode(list(parts), summary_classes()))
+        return len(encode(list(contents), summary_classes()))
     except TypeError:
         return 0
 
 
-def sorted_summaries(found: Iterable[RankSummary]) -> list[RankSummary]:
-    """Return summaries in order of rank; what ranks have in common is kept once."""
+def sorted_summaries(rank_summaries: Iterable[RankSummary]) -> list[RankSummary]:
+    """Return summaries in order of rank; equal values of several ranks become one object."""
     summaries, texts, values = list[RankSummary](), dict[bytes, bytes](), dict[bytes, Any]()
 
     def once(value: Any) -> Any:
         return values.setdefault(msgspec.msgpack.encode(value), value)
 
-    for summary in found:
+    for summary in rank_summaries:
         if (facts := summary.facts) is not None:
-            summary.facts = replace(facts, **{name: once(getattr(facts, name)) for name in _COMMON})
+            summary.facts = replace(facts, **{name: once(getattr(facts, name)) for name in _SHARED_FACTS})
         for name, packed in summary.frames.items():
             summary.frames[name] = replace(packed, texts=texts.setdefault(packed.texts, packed.texts))
         summary.missing = once(summary.missing)
-        if (seen := summary.evidence) is not None:
-            seen.checked, seen.lacking = once(seen.checked), once(seen.lacking)
+        if (evidence := summary.evidence) is not None:
+            evidence.checked, evidence.lacking = once(evidence.checked), once(evidence.lacking)
         summaries.append(summary)
     return sorted(summaries, key=lambda summary: summary.rank)
 
 
 def thinned(summary: RankSummary, frames: Frames, ranks: int) -> Frames:
-    """Return a rank's frames with rows for so many steps as there is room for in a job of so many ranks.
+    """Return a rank's frames with rows of every nth step only, where all steps of a job of so many ranks are too many.
 
-    These are the same for all that a rank sends, and for all ranks with as many steps, since they are compared.
+    All ranks with as many steps have rows of the same ones, so that they can be compared.
     """
-    every = stride(len(summary.facts.steps), ranks) if summary.facts else 1
-    return (
-        frames
-        if every == 1
-        else {name: _of_every(every, frame) if name in _BY_STEP else frame for name, frame in frames.items()}
-    )
+    stride = step_stride(len(summary.facts.steps), ranks) if summary.facts else 1
+    if stride == 1:
+        return frames
+    return {name: _every_nth_step(stride, frame) if name in _STEP_FRAMES else frame for name, frame in frames.items()}
 
 
-def _of_every(every: int, frame: pd.DataFrame) -> pd.DataFrame:
+def _every_nth_step(stride: int, frame: pd.DataFrame) -> pd.DataFrame:
     if "step" not in frame or frame["step"].dtype.kind not in "if":
         return frame
-    kept = frame["step"] % every == 0
-    return frame[kept] if kept.any() else frame
+    is_kept = frame["step"] % stride == 0
+    return frame[is_kept] if is_kept.any() else frame
 
 
-def stride(steps: int, ranks: int) -> int:
-    """Return every how many steps a rank has rows: a power of two, so that all ranks have the same ones."""
-    every = 1
-    while steps > max(1, min(MOST_STEPS_OF_A_RANK, MOST_STEPS // max(ranks, 1))) * every:
-        every *= 2
-    return every
+def step_stride(steps: int, ranks: int) -> int:
+    """Return n if every nth step gets rows: a power of two, so that ranks have rows of the same steps."""
+    stride = 1
+    while steps > max(1, min(MAX_STEPS_PER_RANK, MAX_STEPS // max(ranks, 1))) * stride:
+        stride *= 2
+    return stride
 
 
 def thinned_warnings(facts: Sequence[RankFacts], ranks: int) -> Iterator[str]:
-    """Say it where what is told per step is told of some steps only."""
-    most = max((len(fact.steps) for fact in facts), default=0)
-    if (every := stride(most, ranks)) > 1:
-        there = f"{ranks:,} ranks with up to {most:,} steps each" if ranks > 1 else f"{most:,} steps"
-        yield f"{there}: step times and their parts are told of one step in {every}"
+    """Warn if only some steps have rows."""
+    max_steps = max((len(fact.steps) for fact in facts), default=0)
+    if (stride := step_stride(max_steps, ranks)) > 1:
+        extent = f"{ranks:,} ranks with up to {max_steps:,} steps each" if ranks > 1 else f"{max_steps:,} steps"
+        yield f"{extent}: step times and their parts are told of one step in {stride}"
 
 
 def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
-    """Return the section of an analysis and what failed in it, empty if nothing did. It takes the ranks' frames."""
+    """Return an analysis's section, and its problem (empty if nothing failed). Takes its frames out of the summaries."""
     name = analysis.name
     section = Section(name, analysis.title, str(analysis.group), analysis.help())
-    having = [s for s in summaries if name in s.frames]
+    with_frames = [s for s in summaries if name in s.frames]
     errors = {s.rank: s.errors[name] for s in summaries if name in s.errors}
-    lacking = {s.rank: s.missing[name] for s in summaries if name in s.missing}
-    if all(s.rank in lacking for s in summaries) or not having:
+    missing = {s.rank: s.missing[name] for s in summaries if name in s.missing}
+    if all(s.rank in missing for s in summaries) or not with_frames:
         if errors:
             return _failed(section, next(iter(errors.values())))
-        reasons = Counter(reason for texts in lacking.values() for reason in texts)
+        reasons = Counter(reason for texts in missing.values() for reason in texts)
         reason = "; ".join(reasons) or analysis.nothing
         return replace(section, status=Status.NOT_APPLICABLE, reason=reason), ""
     try:
-        combined = analysis.combine(join((s.rank, s.frames.pop(name)) for s in having), job)
+        combined = analysis.combine(join((s.rank, s.frames.pop(name)) for s in with_frames), job)
         notes, problem = list(analysis.notes(combined)), ""
         if errors:
             notes.append(f"Failed on {_ranks(list(errors))}: {_last_line(next(iter(errors.values())))}")
             problem = f"section {name}: {notes[-1]}"
-        notes += room_notes(having, name)
-        if lacking:
-            notes.append(f"Without {_ranks(list(lacking))}: {'; '.join(next(iter(lacking.values())))}")
-        done = replace(
+        notes += budget_notes(with_frames, name)
+        if missing:
+            notes.append(f"Without {_ranks(list(missing))}: {'; '.join(next(iter(missing.values())))}")
+        results = replace(
             section,
             notes=tuple(notes),
             facts=tuple(analysis.facts(combined)),
@@ -165,27 +165,27 @@ def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -
                 for spec in analysis.tables
             ),
         )
-    except Exception:  # noqa: BLE001  as above
+    except Exception:  # noqa: BLE001  an analysis that fails costs only its section
         return _failed(section, traceback.format_exc(limit=-3))
-    return with_salvage_notes(done, salvaged(having)), problem
+    return with_salvage_notes(results, salvaged(with_frames)), problem
 
 
-def room_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
-    """Say it where ranks have fewer rows than they would have, since all together would be too much to send."""
-    cut = {summary.rank: summary.shares[name] for summary in summaries if name in summary.shares}
-    if not cut:
+def budget_notes(summaries: Sequence[RankSummary], name: str) -> list[str]:
+    """Return a note if some ranks sent only a share of their rows, to stay within the budget."""
+    shares = {summary.rank: summary.shares[name] for summary in summaries if name in summary.shares}
+    if not shares:
         return []
-    part = text(min(cut.values()), Unit.RATIO)
+    smallest = text(min(shares.values()), Unit.RATIO)
     return [
         (
-            f"{_ranks(list(cut)).capitalize()} recorded so much that there is room for only some of the rows here "
-            f"({part} or more): the largest, or evenly chosen ones."
+            f"{_ranks(list(shares)).capitalize()} recorded so much that there is room for only some of the rows here "
+            f"({smallest} or more): the largest, or evenly chosen ones."
         )
     ]
 
 
 def salvaged(summaries: Sequence[RankSummary]) -> list[int]:
-    """Ranks of whose files only a part could be read."""
+    """Return the ranks whose damaged files were read in part."""
     return [summary.rank for summary in summaries if summary.facts and summary.facts.salvaged]
 
 
@@ -195,11 +195,11 @@ def _failed(section: Section, error: str) -> tuple[Section, str]:
 
 
 def _last_line(text: str) -> str:
-    """What was raised and where, without the traceback."""
+    """The exception and where it was raised, without the traceback."""
     lines = [line.strip() for line in text.strip().splitlines()]
-    place = next((line for line in reversed(lines) if line.startswith("File ")), "")
+    frame = next((line for line in reversed(lines) if line.startswith("File ")), "")
     where = (
-        f" ({Path(place.split(chr(34))[1]).name}, {place.rpartition(', in ')[0].rpartition(', ')[2]})" if place else ""
+        f" ({Path(frame.split(chr(34))[1]).name}, {frame.rpartition(', in ')[0].rpartition(', ')[2]})" if frame else ""
     )
     return printable(lines[-1] + where)
 
