@@ -134,7 +134,7 @@ def thinned_warnings(facts: Sequence[RankFacts], ranks: int) -> Iterator[str]:
 
 
 def section_of(analysis: Analysis, summaries: Sequence[RankSummary], job: Job) -> tuple[Section, str]:
-    """Return an analysis's section, and its problem (empty if nothing failed). Takes its frames out of the summaries."""
+    """Return an analysis's section and its problem, empty if nothing failed. Removes its frames from summaries."""
     name = analysis.name
     section = Section(name, analysis.title, str(analysis.group), analysis.help())
     with_frames = [s for s in summaries if name in s.frames]
