@@ -1,4 +1,4 @@
-"""The command line: options in, files and exit status out.
+"""The command line: its parser, and its exit status.
 
 Architecture invariants: nothing heavy is imported before a command runs, so that `--help` is instant; bad input ends
 in one sentence and an exit status, never in a traceback. Exit status: 0 done, 1 a gate was crossed, 2 wrong
@@ -77,18 +77,18 @@ VALIDATE_EPILOG = "Exit status: 0 every file can be used, 4 some cannot, 3 none 
 
 
 class _Parser(argparse.ArgumentParser):
-    """Keeps the line breaks of examples; options are written in full, so that later ones cannot break a script."""
+    """Keeps the line breaks of examples. Options cannot be abbreviated, so that new ones break no script."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-        self.color = False  # Of newer versions of Python; what is printed has no escapes.
+        self.color = False  # Newer versions of Python would print escapes.
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (console.out if file is sys.stdout else console.err)(message.rstrip("\n"))
 
 
 class _Version(argparse.Action):
-    """As argparse's own, but the version is looked up only when asked for."""
+    """Like argparse's own, but looks up the version only when it is printed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from htareport._version import __version__
@@ -98,7 +98,7 @@ class _Version(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     parser = _Parser(prog="htareport", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
@@ -214,15 +214,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    made = parser()
+    command_line = parser()
     try:
-        options, unknown = made.parse_known_args(arguments)
-        if unknown:  # Told by the command, whose usage helps; argparse would show that of all commands.
-            cast("_Parser", getattr(options, "parser", made)).error(f"unrecognized arguments: {' '.join(unknown)}")
-    except SystemExit as end:  # argparse has printed what there is to say.
+        options, unknown = command_line.parse_known_args(arguments)
+        if unknown:  # Reported with the usage of the command; argparse would show that of all commands.
+            cast("_Parser", getattr(options, "parser", command_line)).error(
+                f"unrecognized arguments: {' '.join(unknown)}"
+            )
+    except SystemExit as end:  # argparse has printed the message.
         return int(end.code or 0)
     if options.command is None:
-        made.print_help(sys.stderr)
+        command_line.print_help(sys.stderr)
         return 2
     if options.verbose:
         import logging

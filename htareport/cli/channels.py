@@ -1,4 +1,4 @@
-"""Options of the commands that bring reports to people: send, comment, index."""
+"""Options of the commands `send`, `comment` and `index`, which deliver reports."""
 
 from __future__ import annotations
 

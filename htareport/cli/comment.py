@@ -1,4 +1,4 @@
-"""`htareport comment`: the summary of a saved report as one comment on a pull request, edited in place."""
+"""`htareport comment`: posts the summary of a saved report as a comment on a pull request, or edits that comment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from htareport.deliver.comments import Discussion
 
-_MOST_SUMMARY = 1024 * 1024  # Bytes of a step's summary that GitHub shows.
+_MAX_SUMMARY_BYTES = 1024 * 1024  # Of a job's step summary that GitHub shows.
 
 
 def run(arguments: Namespace) -> int:
@@ -24,15 +24,15 @@ def run(arguments: Namespace) -> int:
     from htareport.report import Report
 
     mark = comment.marker(arguments.id)
-    summary = _summary_file() if arguments.step_summary else None
+    summary_file = _summary_file() if arguments.step_summary else None
     number = _number(arguments.pull_request)
-    target = None if arguments.dry_run else _target(arguments, number, needed=summary is None)
+    target = None if arguments.dry_run else _target(arguments, number, needed=summary_file is None)
     report = Report.load(arguments.source)
     if arguments.title:
         report = dataclasses.replace(report, title=arguments.title)
     text = comment.comment(report, name=arguments.id, artifact_url=arguments.artifact_url or "")
-    if summary:
-        _append(summary, text)
+    if summary_file:
+        _append(summary_file, text)
     if arguments.dry_run:
         console.write(text)
     elif target is None:
@@ -50,30 +50,30 @@ def _post(target: Discussion, mark: str, text: str, *, quiet: bool) -> None:
         console.out(f"comment {'edited' if was_edited else 'written'}{': ' if address else ''}{address}")
 
 
-def _number(given: str | None) -> int | None:
-    if given is None:
+def _number(text: str | None) -> int | None:
+    if text is None:
         return None
-    if not (given.isdecimal() and given.isascii() and int(given)):
-        raise UsageError(f"--pull-request: {given!r} is no number of a pull request")
-    return int(given)
+    if not (text.isdecimal() and text.isascii() and int(text)):
+        raise UsageError(f"--pull-request: {text!r} is no number of a pull request")
+    return int(text)
 
 
-def _target(arguments: Namespace, number: int | None, *, needed: bool) -> Discussion | None:
-    """Find out where the comment goes; None where it need not go anywhere and this is a job for no pull request."""
+def _target(arguments: Namespace, explicit_number: int | None, *, needed: bool) -> Discussion | None:
+    """Return the pull request to comment on; None if the job is for none, and no comment is needed."""
     from htareport.deliver import github, gitlab
 
     host = arguments.host or _host()
     options = {"api_url": arguments.api_url or "", "token_name": arguments.token_env or ""}
-    given = number or (github.pull_request if host == "github" else gitlab.merge_request)(os.environ)
-    if given is None and not needed:
+    number = explicit_number or (github.pull_request if host == "github" else gitlab.merge_request)(os.environ)
+    if number is None and not needed:
         return None
     if host == "github":
-        return github.PullRequest.from_environment(os.environ, number=given, **options)
-    return gitlab.MergeRequest.from_environment(os.environ, number=given, **options)
+        return github.PullRequest.from_environment(os.environ, number=number, **options)
+    return gitlab.MergeRequest.from_environment(os.environ, number=number, **options)
 
 
 def _host() -> str:
-    """Tell which CI this is. UsageError if none."""
+    """Return which CI this is. UsageError if none."""
     if os.environ.get("GITHUB_REPOSITORY") or os.environ.get("GITHUB_ACTIONS"):
         return "github"
     if os.environ.get("CI_API_V4_URL") or os.environ.get("GITLAB_CI"):
@@ -89,10 +89,10 @@ def _summary_file() -> Path:
 
 
 def _append(path: Path, text: str) -> None:
-    """Add to what the step's summary holds already."""
+    """Append to the step summary of the job."""
     data = f"{text}\n".encode()
     try:
-        if path.exists() and path.stat().st_size + len(data) > _MOST_SUMMARY:
+        if path.exists() and path.stat().st_size + len(data) > _MAX_SUMMARY_BYTES:
             raise OutputError(f"{path}: the step's summary is full")
         with path.open("ab") as file:
             file.write(data)

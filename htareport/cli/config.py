@@ -1,7 +1,7 @@
-"""What `htareport report` was asked for: options of the command line over those of a TOML file.
+"""The options of `htareport report`: those of the command line over those of a TOML file.
 
-Both give text or plain values under the same names; each is read by one function here, so that a slip gets the same
-message from either.
+Both give text or plain values under the same names, and one function here reads each option, so that a mistake gets the
+same message from either.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import difflib
 import math
 import re
 import tomllib
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -20,9 +21,9 @@ from htareport.errors import UsageError, printable
 
 PAPERS = ("A4", "Letter")
 READING = ("salvage", "max_bytes", "no_redact")  # How trace files are read.
-CACHING = ("cache", "no_cache")  # Whether they are read again; nothing in a report depends on it.
+CACHING = ("cache", "no_cache")  # Whether what was read is cached; no report depends on it.
 AMOUNTS = ("gpu_hour", "samples_per_step", "tokens_per_step")  # Options of the analysis of cost.
-MOST_RANKS = 10_000_000  # A slip of the keyboard shall not fill the memory.
+MAX_RANK = 10_000_000  # A typing error shall not fill the memory.
 
 _BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _DASK = re.compile(r"dask://(?:([\w.-]+:\d{1,5}|\[[0-9a-f:.]+\]:\d{1,5}))?/?", re.ASCII | re.IGNORECASE)
@@ -56,14 +57,19 @@ class ReportOptions:
     set: Settings = field(default_factory=Settings)
 
 
-def report_options(given: Mapping[str, Any], config: str | None = None) -> ReportOptions:
-    """Combine what the command line gave with a configuration file; the command line wins."""
+def command_line_options(arguments: Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Return those of some options that are on the command line."""
+    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
+
+
+def report_options(command_line: Mapping[str, Any], config: str | None = None) -> ReportOptions:
+    """Combine the options of the command line with those of a configuration file; the command line wins."""
     from_file = ReportOptions() if config is None else _load(config)
-    values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in given.items()}
+    values = {name: _read(f"--{name.replace('_', '-')}", name, value) for name, value in command_line.items()}
     settings = _with_amounts(values)
     if values.get("no_cache") and "cache" in values:
         raise UsageError("--cache, --no-cache: one says where to keep what was read, the other to keep nothing")
-    if "cache" in values:  # Which a file's no_cache shall not undo.
+    if "cache" in values:  # Overrides no_cache of the file.
         from_file = replace(from_file, no_cache=False)
     for name, options in from_file.set.items():
         settings[name] = options | settings.get(name, {})
@@ -71,7 +77,7 @@ def report_options(given: Mapping[str, Any], config: str | None = None) -> Repor
 
 
 def _with_amounts(values: dict[str, Any]) -> Settings:
-    """Take options of analyses out of the values: those given by name, over those that have a switch of their own."""
+    """Take the options of analyses out of the values: those of --set, over those with an option of their own."""
     amounts = {name: values.pop(name) for name in AMOUNTS if name in values}
     settings = {name: dict(options) for name, options in values.pop("set", {}).items()}
     if amounts:
@@ -79,25 +85,25 @@ def _with_amounts(values: dict[str, Any]) -> Settings:
     return settings
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `: did you mean …?` where something known is spelled alike, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f": did you mean {close[0]}?" if close else ""
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return `: did you mean …?` with the most similar of some names, empty if none is similar."""
+    matches = difflib.get_close_matches(name, list(names), n=1)
+    return f": did you mean {matches[0]}?" if matches else ""
 
 
 def ranks(value: Any) -> frozenset[int]:
     """Read `0,3-5`."""
-    ranks = set[int]()
-    for part in str(value).split(","):
-        first, dash, last = (text.strip() for text in part.partition("-"))
+    numbers = set[int]()
+    for span in str(value).split(","):
+        first, dash, last = (number.strip() for number in span.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"{str(value)!r} is not a list of ranks such as 0,3-5")
         if dash and int(last) < int(first):
-            raise ValueError(f"{part.strip()} counts backwards")
-        if int(last or first) > MOST_RANKS:
-            raise ValueError(f"{part.strip()} goes beyond rank {MOST_RANKS}")
-        ranks.update(range(int(first), int(last or first) + 1))
-    return frozenset(ranks)
+            raise ValueError(f"{span.strip()} counts backwards")
+        if int(last or first) > MAX_RANK:
+            raise ValueError(f"{span.strip()} goes beyond rank {MAX_RANK}")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
 
 
 def _load(config: str) -> ReportOptions:
@@ -121,46 +127,46 @@ def _load(config: str) -> ReportOptions:
     return ReportOptions(**{name: value for name, value in values.items() if name not in AMOUNTS}, set=settings)
 
 
-def _refuse_unknown(given: Iterable[str], known: Iterable[str], path: Path, kind: str) -> None:
-    there = sorted(known)
-    for name in given:
-        if name not in there:
-            hint = did_you_mean(name, there)
-            raise UsageError(f"{path}: unknown {kind} {name!r}{hint} (there are: {', '.join(there)})")
+def _refuse_unknown(names: Iterable[str], allowed: Iterable[str], path: Path, kind: str) -> None:
+    allowed_names = sorted(allowed)
+    for name in names:
+        if name not in allowed_names:
+            hint = did_you_mean(name, allowed_names)
+            raise UsageError(f"{path}: unknown {kind} {name!r}{hint} (there are: {', '.join(allowed_names)})")
 
 
-def _read(place: str, name: str, value: Any) -> Any:
+def _read(location: str, name: str, value: Any) -> Any:
     try:
         return _READERS[name](value)
     except ValueError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"{location}: {error}") from error
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text")  # noqa: TRY004  Its caller names the place of any ValueError.
+        raise ValueError(f"{value!r} is not text")  # noqa: TRY004  The caller adds the location to any ValueError.
     return value
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_text(each) for each in (value if isinstance(value, list) else [value])))
+    return tuple(dict.fromkeys(_text(text) for text in (value if isinstance(value, list) else [value])))
 
 
 def _bytes(value: Any) -> int:
     """Read 20G, 1.5 GB or 1000000."""
-    found = _BYTES.fullmatch(str(value).strip())
-    if not found or isinstance(value, bool):
+    match = _BYTES.fullmatch(str(value).strip())
+    if not match or isinstance(value, bool):
         raise ValueError(f"{str(value)!r} is no number of bytes such as 20G")
-    return int(Decimal(found[1]) * 1000 ** _UNITS.index(found[2].upper()))
+    return int(Decimal(match[1]) * 1000 ** _UNITS.index(match[2].upper()))
 
 
 def _names(value: Any) -> tuple[str, ...]:
     texts = map(_text, value if isinstance(value, list) else [value])
-    parts = [part.strip() for text in texts for part in text.split(",")]
-    names = tuple(dict.fromkeys(part for part in parts if part))
-    if parts and not names:
+    names = [name.strip() for text in texts for name in text.split(",")]
+    distinct = tuple(dict.fromkeys(name for name in names if name))
+    if names and not distinct:
         raise ValueError("nothing was named")
-    return names
+    return distinct
 
 
 def _title(value: Any) -> str:
@@ -175,11 +181,11 @@ def _jobs(value: Any) -> int:
 
 
 def _executor(value: Any) -> str:
-    """Read dask://HOST:PORT, or dask:// alone: the address, empty for a cluster of this machine."""
-    found = _DASK.fullmatch(_text(value).strip())
-    if not found:
+    """Read dask://HOST:PORT, or dask:// alone: return the address, empty for a cluster of this machine."""
+    match = _DASK.fullmatch(_text(value).strip())
+    if not match:
         raise ValueError(f"{value!r} is none of dask://HOST:PORT and dask:// (a cluster of this machine)")
-    return found[1] or ""
+    return match[1] or ""
 
 
 def _flag(value: Any) -> bool:
@@ -200,9 +206,9 @@ def _amount(value: Any) -> str:
 
 
 def _paper(value: Any) -> str:
-    for known in PAPERS:
-        if str(value).casefold() == known.casefold():
-            return known
+    for paper in PAPERS:
+        if str(value).casefold() == paper.casefold():
+            return paper
     raise ValueError(f"{str(value)!r} is no size of paper (there are: {', '.join(PAPERS)})")
 
 
@@ -211,13 +217,13 @@ def _file(value: Any) -> Path:
     try:
         if text and Path(text).is_file():
             return Path(text)
-    except (OSError, ValueError) as error:  # A name that is too long, or holds what no name can.
+    except (OSError, ValueError) as error:  # A name that is too long or has characters that names cannot have.
         raise ValueError(f"no file {text}: {getattr(error, 'strerror', None) or error}") from error
     raise ValueError(f"no file {text}")
 
 
 def _folder(value: Any) -> Path:
-    """A folder that is there, or will be."""
+    """Read the name of a folder, which need not exist yet."""
     text = _text(value)
     if not text:
         raise ValueError("no folder was named")
@@ -239,11 +245,11 @@ def _settings(value: Any) -> Settings:
         for name, options in value.items():
             if not isinstance(options, dict):
                 raise ValueError(f"{name} belongs into a table [set.NAME]")  # noqa: TRY004
-            settings[name] = {key: printable(str(each)) for key, each in options.items()}
+            settings[name] = {key: printable(str(setting)) for key, setting in options.items()}
         return settings
     for text in value:
-        place, equals, content = text.partition("=")
-        name, dot, option = place.strip().partition(".")
+        key, equals, content = text.partition("=")
+        name, dot, option = key.strip().partition(".")
         if not (equals and dot and name and option):
             raise ValueError(f"{text!r} is not of the form NAME.option=value")
         settings.setdefault(name, {})[option.strip()] = printable(content.strip())

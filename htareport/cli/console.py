@@ -1,6 +1,6 @@
-"""What the command line prints. Text from traces and file names is made harmless for terminals here.
+"""Prints for the command line. Text from traces and file names is made harmless for terminals here.
 
-Architecture invariant: printing never raises. What standard output refuses is remembered, and told at the end.
+Architecture invariant: printing never raises. Errors of standard output are remembered, and reported at the end.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from htareport.errors import printable, without_credentials
 MAX_SHOWN = 10
 Progress = Callable[[int, int, str], None]
 
-_closed = list[str]()  # Streams that this program was started without.
-_lost = list[str]()  # Why standard output does not have all that was printed.
+_closed = list[str]()  # Standard streams that were closed when the program started.
+_lost = list[str]()  # Errors of standard output.
 
 
 def prepare() -> None:
-    """Make sure that printing cannot end the program, whatever is printed and wherever to."""
+    """Make printing safe: closed streams are opened, and text that a stream cannot encode is escaped."""
     _lost.clear()
     _open_missing()
     for stream in (sys.stdout, sys.stderr):
@@ -32,7 +32,7 @@ def prepare() -> None:
 
 
 def _open_missing() -> None:
-    """Give a program that was started without standard streams some: the next file would get their numbers."""
+    """Open missing standard streams to nowhere; else the next file that is opened would get their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -46,7 +46,7 @@ def _open_missing() -> None:
 
 
 def write(text: str) -> None:
-    """Write to standard output as it is, for text that is known to be harmless."""
+    """Write to standard output as it is; for text that is known to be harmless."""
     with _remembered(sys.stdout):
         sys.stdout.write(text)
 
@@ -57,7 +57,7 @@ def out(text: str) -> None:
 
 
 def err(text: str) -> None:
-    """Print to standard error. Where that cannot be, nobody can be told; the exit status still tells."""
+    """Print to standard error. If that fails, only the exit status reports the problem."""
     flush()
     with _remembered(sys.stderr):
         sys.stderr.write(f"{_harmless(text)}\n")
@@ -65,31 +65,31 @@ def err(text: str) -> None:
 
 
 def flush() -> None:
-    """Let standard output have what was printed."""
+    """Flush standard output."""
     with _remembered(sys.stdout):
         sys.stdout.flush()
 
 
 def is_closed() -> bool:
-    """Tell whether there is no standard output, as in `htareport … >&-`."""
+    """Return whether there is no standard output, as in `htareport … >&-`."""
     return "stdout" in _closed
 
 
 def lost() -> str:
-    """Return why standard output could not take what was printed, empty if it did."""
+    """Return the error of standard output, empty if everything was written."""
     flush()
     return _lost[0] if _lost else ""
 
 
 @contextlib.contextmanager
 def _remembered(stream: TextIO) -> Iterator[None]:
-    """Drop what a stream cannot take, from then on all; a reader that has seen enough (`… | head`) is no failure."""
+    """After an error of a stream, drop all text for it; a reader that closes the pipe (`… | head`) is no error."""
     try:
         yield
     except OSError as error:
         if stream is sys.stdout and not isinstance(error, BrokenPipeError):
             _lost.append(error.strerror or str(error))
-        with contextlib.suppress(OSError, ValueError):  # What is buffered goes there too, at the end of the program.
+        with contextlib.suppress(OSError, ValueError):  # Buffered text goes there too, when the program ends.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
@@ -105,12 +105,12 @@ def error(text: str) -> None:
 
 
 def warning(text: str) -> None:
-    """Print what the user should know."""
+    """Print a warning."""
     err(f"warning: {_line(text)}")
 
 
 def problems(errors: Sequence[str], warnings: Sequence[str], limit: int | None = MAX_SHOWN) -> None:
-    """Print what could not be used, then what else the user should know; of each only so many as `limit`."""
+    """Print errors, then warnings, of each at most `limit`."""
     for label, texts in (("error", errors), ("warning", warnings)):
         for text in texts[:limit]:
             err(f"{label}: {_line(text)}")
@@ -124,7 +124,7 @@ def _line(text: str) -> str:
 
 @contextlib.contextmanager
 def progress(what: str, *, quiet: bool) -> Iterator[Progress | None]:
-    """Give a function that moves a bar on the terminal; None where nobody would see it."""
+    """Yield a function that moves a progress bar; None with `quiet`, or if standard output or error is no terminal."""
     if quiet or not (sys.stderr.isatty() and sys.stdout.isatty()):
         yield None
         return
@@ -137,14 +137,14 @@ def progress(what: str, *, quiet: bool) -> Iterator[Progress | None]:
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
 
-        def moved(done: int, total: int, label: str) -> None:
+        def update(done: int, total: int, label: str) -> None:
             bar.update(task, completed=done, total=total, description=escape(printable(label)) or what)
 
-        yield moved
+        yield update
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> None:
-    """Print rows under a header; the columns whose numbers are in `right` are right-aligned."""
+    """Print rows under a header; the columns with numbers in `right` are right-aligned."""
     clean = [[printable(_line(cell)) for cell in row] for row in (header, *rows)]
     if is_terminal():
         from rich import box
@@ -153,8 +153,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset
         from rich.table import Table
 
         shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for place, name in enumerate(header):
-            shown.add_column(name, justify="right" if place in right else "left", overflow="fold")
+        for column, name in enumerate(header):
+            shown.add_column(name, justify="right" if column in right else "left", overflow="fold")
         for row in clean[1:]:
             shown.add_row(*map(escape, row))
         console = Console()
@@ -164,28 +164,28 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset
         return
     widths = [max(map(len, column)) for column in zip(*clean, strict=True)]
     for row in clean:
-        sides = [">" if place in right else "<" for place in range(len(row))]
+        sides = [">" if column in right else "<" for column in range(len(row))]
         cells = [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
         out("  ".join(cells).rstrip())
 
 
 def heading(text: str) -> str:
-    """Return a line in bold where the terminal can."""
+    """Return a line in bold, for a terminal."""
     return f"\033[1m{text}\033[0m" if is_terminal() else text
 
 
 def is_terminal() -> bool:
-    """Tell whether somebody looks at standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def width() -> int:
-    """Return the columns to fill with running text."""
+    """Return the width of running text, in columns."""
     return min(100, shutil.get_terminal_size().columns)
 
 
 def size(count: int) -> str:
-    """Return bytes for people."""
+    """Return a number of bytes as text, such as 1.2 MB."""
     for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"

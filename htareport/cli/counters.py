@@ -1,4 +1,4 @@
-"""`htareport counters`: copies of trace files with queue length and memory bandwidth as counter tracks."""
+"""`htareport counters`: writes copies of trace files with queue length and memory bandwidth as counter tracks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`htareport critical-path`: copies of trace files with the critical path of a step marked."""
+"""`htareport critical-path`: writes copies of trace files with the critical path of a step marked."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
-"""`htareport diff`: two runs in, the new one's report with what changed out."""
+"""`htareport diff`: compares two runs, and writes the report of the new one with what changed."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from htareport.cli.report import READERS, checked_gates, finish, options_of, side
-from htareport.errors import UsageError
-from htareport.files.locations import located, resolved
+from htareport.cli.report import READING_WORKERS, checked_gates, finish, load_report, options_of, refuse_overwriting
+from htareport.files.locations import located
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -18,23 +16,16 @@ def run(arguments: Namespace) -> int:
     """Write the report of the comparison; return the exit status."""
     from htareport.reading.sources.saved_reports import is_saved_report
 
-    options, given = options_of(arguments)
+    options, option_names = options_of(arguments)
     gates = checked_gates(options, arguments.new, has_base=True)
-    _refuse_overwriting((arguments.base, arguments.new), options.output)
     sources = (arguments.base, arguments.new)
+    inputs = (located(source) for source in sources if source)  # A baseline shall not be lost by a typing error.
+    refuse_overwriting(inputs, options.output, "one of the runs that are compared")
     if not all(is_saved_report(located(source)) for source in sources if source):
-        given.difference_update(READERS)  # They are for the side that is read.
-    untitled = dataclasses.replace(options, title="")  # The title is that of the comparison.
-    base, new = (side(source, untitled, given, quiet=arguments.quiet) for source in sources)
+        option_names.difference_update(READING_WORKERS)  # They apply to the run that is read.
+    untitled = dataclasses.replace(options, title="")  # The title is for the comparison.
+    base, new = (load_report(source, untitled, option_names, quiet=arguments.quiet) for source in sources)
 
     from htareport.compare import compare
 
     return finish(compare(base, new, title=options.title), options, gates, quiet=arguments.quiet, base=base)
-
-
-def _refuse_overwriting(sources: Sequence[str], outputs: Sequence[str]) -> None:
-    """Refuse to write over a saved report that is compared: a baseline would be lost by a slip."""
-    inputs = {resolved(located(source)) for source in sources if source}
-    for output in outputs:
-        if output != "-" and resolved(located(output)) in inputs:
-            raise UsageError(f"-o {output}: is one of the runs that are compared")

@@ -1,4 +1,4 @@
-"""`htareport explain`: the analyses and rules, and each with its definitions; the same texts as in the report."""
+"""`htareport explain`: lists analyses and rules, or prints one with its definitions, in the words of the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ITEM = re.compile(r"\s*[-*] +")
 
 
 def run(arguments: Namespace) -> int:
-    """Print the list, one analysis or rule, or what findings, the Compare chapter and gates are."""
+    """Print the list, one analysis or rule, or one topic: findings, the Compare chapter or gates."""
     from htareport.analyses import analysis_classes
     from htareport.rules import rule_classes
     from htareport.rules.engine.base import Rule
@@ -33,37 +33,39 @@ def run(arguments: Namespace) -> int:
     if arguments.name is None:
         lines = _list(analyses, rules)
     else:
-        found = _named(arguments.name, analyses, rules)
-        lines = _topic(found) if isinstance(found, str) else _rule(found) if issubclass(found, Rule) else _one(found)
-    console.write("".join(f"{line}\n" for line in lines))  # Our own texts only, so that headings may be bold.
+        entry = _named(arguments.name, analyses, rules)
+        lines = (
+            _topic(entry) if isinstance(entry, str) else _rule(entry) if issubclass(entry, Rule) else _analysis(entry)
+        )
+    console.write("".join(f"{line}\n" for line in lines))  # Not `out`, which would print the escapes of bold headings.
     return 0
 
 
 def _named(
-    wanted: str, analyses: dict[str, type[Analysis]], rules: dict[str, type[AnyRule]]
+    name: str, analyses: dict[str, type[Analysis]], rules: dict[str, type[AnyRule]]
 ) -> type[Analysis | AnyRule] | str:
-    """The analysis, rule or name of a topic that is called so: by name, code or title. UsageError if nothing is."""
+    """The analysis, rule or topic with a name, code or title. UsageError if there is none."""
     topics = _topics()
-    known: dict[str, type[Analysis | AnyRule] | str] = {}
+    entries: dict[str, type[Analysis | AnyRule] | str] = {}
     for titles in (
         {rule.title: rule for rule in rules.values()},
         {analyse.title: analyse for analyse in analyses.values()},
-        {title: name for name, title in topics.items()},
+        {title: topic for topic, title in topics.items()},
         rules,
         analyses,
-        {name: name for name in topics},
+        {topic: topic for topic in topics},
     ):
-        known |= {title.casefold(): each for title, each in titles.items()}
-    named = known.get(" ".join(wanted.split()).casefold())
-    if named is None:
+        entries |= {title.casefold(): entry for title, entry in titles.items()}
+    entry = entries.get(" ".join(name.split()).casefold())
+    if entry is None:
         names = [*analyses, *rules, *topics]
-        hint = did_you_mean(wanted, [*names, *known])
-        raise UsageError(f"nothing is called {wanted!r}{hint} (there are: {', '.join(names)})")
-    return named
+        hint = did_you_mean(name, [*names, *entries])
+        raise UsageError(f"nothing is called {name!r}{hint} (there are: {', '.join(names)})")
+    return entry
 
 
 def _topics() -> dict[str, str]:
-    """What is neither analysis nor rule: names and titles."""
+    """Titles of topics that are neither analyses nor rules, by name."""
     from htareport.compare.topics import TITLES
     from htareport.rules.engine import findings
 
@@ -78,23 +80,20 @@ def _help_of(topic: str) -> str:
 
 
 def _list(analyses: dict[str, type[Analysis]], rules: dict[str, type[AnyRule]]) -> Iterator[str]:
-    topics = _topics()
-    first, *others = topics
+    topic_rows = [(name, title, _help_of(name)) for name, title in _topics().items()]
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for name, analysis in analyses.items():
         groups.setdefault(str(analysis.group), []).append((name, analysis.title, analysis.help()))
-    groups["Findings (below by rule; htareport explain CODE)"] = [(first, topics[first], _help_of(first))]
+    groups["Findings (below by rule; htareport explain CODE)"] = topic_rows[:1]
     for code, rule in rules.items():
         groups.setdefault(f"Findings: {rule.family}", []).append((code, rule.title, rule.help()))
-    groups["Two runs (htareport diff), and gates (--fail-on)"] = [
-        (other, topics[other], _help_of(other)) for other in others
-    ]
-    every = [row for rows in groups.values() for row in rows]
-    width, title_width = (max(len(row[place]) for row in every) for place in (0, 1))
+    groups["Two runs (htareport diff), and gates (--fail-on)"] = topic_rows[1:]
+    all_rows = [row for rows in groups.values() for row in rows]
+    width, title_width = (max(len(row[column]) for row in all_rows) for column in (0, 1))
     for number, (group, rows) in enumerate(groups.items()):
         yield ("\n" if number else "") + console.heading(group)
-        for name, title, text in rows:
-            yield _fitted(f"  {name:{width}}  {title:{title_width}}  {_first_sentence(text) or title}")
+        for name, title, help_text in rows:
+            yield _fitted(f"  {name:{width}}  {title:{title_width}}  {_first_sentence(help_text) or title}")
 
 
 def _fitted(line: str) -> str:
@@ -120,76 +119,76 @@ def _topic(name: str) -> Iterator[str]:
         yield from (f"  {line}" for line in grammar())
         yield ""
         yield console.heading("Metrics")
-        for metric, meaning in METRICS.items():  # Those without are told with the one before.
+        for metric, meaning in METRICS.items():  # Metrics without are explained with the one before.
             yield from _wrapped(f"{metric}: {meaning}", "  ") if meaning else ()
 
 
-def _rule(each: type[AnyRule]) -> Iterator[str]:
+def _rule(rule: type[AnyRule]) -> Iterator[str]:
     from htareport.analyses import analysis_classes
 
-    yield console.heading(f"{each.title} ({each.code}), a finding about: {each.family}")
+    yield console.heading(f"{rule.title} ({rule.code}), a finding about: {rule.family}")
     yield ""
-    help_ = each.help().strip()
-    for name, default in each.options().items():
-        help_ = help_.replace(f"`{name}`", f"`{name}` ({default})")
-    yield from _help(help_)
-    yield from _settings(each, "Thresholds (defaults)")
-    yield from _needs(each)
-    if each.section in analysis_classes():
-        yield from _wrapped(f"Its numbers are in the section *{analysis_classes()[each.section].title}*.", "")
-    yield from _wrapped(f'As a gate: --fail-on "finding: {each.code}".', "")
+    definition = rule.help().strip()
+    for name, default in rule.options().items():
+        definition = definition.replace(f"`{name}`", f"`{name}` ({default})")
+    yield from _help(definition)
+    yield from _settings(rule, "Thresholds (defaults)")
+    yield from _needs(rule)
+    if rule.section in analysis_classes():
+        yield from _wrapped(f"Its numbers are in the section *{analysis_classes()[rule.section].title}*.", "")
+    yield from _wrapped(f'As a gate: --fail-on "finding: {rule.code}".', "")
 
 
-def _settings(each: type[Analysis | AnyRule], heading: str) -> Iterator[str]:
-    if options := each.options():
+def _settings(kind: type[Analysis | AnyRule], heading: str) -> Iterator[str]:
+    if options := kind.options():
         yield from (console.heading(heading), "")
-        ranges = each.ranges()
+        ranges = kind.ranges()
         for name, default in options.items():
-            known = f"   ({ranges[name]})" if name in ranges else ""
-            yield f"  --set {each.settings_name()}.{name}={default}{known}"
+            allowed = f"   ({ranges[name]})" if name in ranges else ""
+            yield f"  --set {kind.settings_name()}.{name}={default}{allowed}"
         yield ""
 
 
-def _needs(each: type[Analysis | AnyRule]) -> Iterator[str]:
-    if each.requires:
+def _needs(kind: type[Analysis | AnyRule]) -> Iterator[str]:
+    if kind.requires:
         yield from (console.heading("What it needs, and what to do if that is missing"), "")
-        for capability in sorted(each.requires):
+        for capability in sorted(kind.requires):
             yield from _wrapped(f"{capability.name}: {capability}", "  ")
         yield ""
 
 
-def _one(each: type[Analysis]) -> Iterator[str]:
-    yield console.heading(f"{each.title} ({each.name}), chapter {each.group}")
+def _analysis(analysis: type[Analysis]) -> Iterator[str]:
+    yield console.heading(f"{analysis.title} ({analysis.name}), chapter {analysis.group}")
     yield ""
-    yield from _help(each.help().strip())
-    yield from _settings(each, "Options (defaults)")
-    yield from _needs(each)
+    yield from _help(analysis.help().strip())
+    yield from _settings(analysis, "Options (defaults)")
+    yield from _needs(analysis)
     yield console.heading("Tables")
-    for spec in each.tables:
+    for spec in analysis.tables:
         yield from _table(spec)
 
 
 def _help(text: str) -> Iterator[str]:
     """Wrap paragraphs and the items of lists; headings lose their marks, indented blocks stay as they are."""
     for block in re.split(r"\n\s*\n", text):
-        heading, _, rest = block.partition("\n") if block.startswith("#") else ("", "", block)
+        heading, _, content = block.partition("\n") if block.startswith("#") else ("", "", block)
         if heading:
             yield console.heading(heading.lstrip("# "))
-        if re.match(r"[|\s]", rest) and not _ITEM.match(rest):
-            yield from rest.splitlines()
+        if re.match(r"[|\s]", content) and not _ITEM.match(content):
+            yield from content.splitlines()
         else:
-            for mark, words in _items(rest):
+            for mark, words in _items(content):
                 yield from _wrapped(words, mark, " " * len(mark))
         yield ""
 
 
 def _items(block: str) -> list[tuple[str, str]]:
-    """Mark and text of each item of a list; a paragraph is one without a mark."""
+    """Mark and text of each item of a list; a paragraph is an item without a mark."""
     items = list[tuple[str, str]]()
     for line in block.splitlines():
-        found = _ITEM.match(line)
-        if found or not items:
-            mark = found[0] if found else ""
+        match = _ITEM.match(line)
+        if match or not items:
+            mark = match[0] if match else ""
             items.append((mark, line[len(mark) :]))
         else:
             items[-1] = (items[-1][0], f"{items[-1][1]} {line.strip()}")
@@ -208,13 +207,13 @@ def _table(spec: TableSpec) -> Iterator[str]:
             yield from _wrapped(column.help, " " * 8)
 
 
-def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
-    """Lines no longer than the terminal is wide, the first behind `first`, the others behind `rest` (as the first)."""
+def _wrapped(text: str, indent: str, next_indent: str | None = None) -> list[str]:
+    """Lines no longer than the terminal is wide: the first after `indent`, others after `next_indent` or the same."""
     return textwrap.wrap(
         unmarked(text),
         console.width(),
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_on_hyphens=False,  # Names are to be copied.
+        initial_indent=indent,
+        subsequent_indent=indent if next_indent is None else next_indent,
+        break_on_hyphens=False,  # So that names can be copied.
         break_long_words=False,
     )

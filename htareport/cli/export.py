@@ -1,4 +1,4 @@
-"""`htareport counters` and `htareport critical-path`: their options, and writing copies of the files of every rank."""
+"""Options of `htareport counters` and `htareport critical-path`, which write copies of the traces of every rank."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htareport.cli import console, opening
-from htareport.cli.config import CACHING, READING, report_options
+from htareport.cli.config import CACHING, READING, command_line_options, report_options
 from htareport.errors import HtaReportError, NothingToReadError, OutputError, TraceFileError, UsageError, printable
 from htareport.files.locations import located, paths_of, shown, size_of
-from htareport.run.executors import Files, over_ranks
+from htareport.run.executors import Files
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -38,7 +38,6 @@ examples:
 Events on the path have the argument critical = 1, and arrows named critical_path go along it: launches, waits, and from
 one operator to the next. `htareport explain critical_path` says how the path is found.
 """
-EXIT_PARTIAL = 4
 STATUS = (
     "\nExit status: 0 done, 4 a trace file could not be used (0 with --allow-partial), 5 a copy could not be written."
 )
@@ -77,83 +76,68 @@ def add_commands(commands: Any, traces_help: str, add_reading_options: Adder, ad
 
 
 @dataclass(frozen=True)
-class Copied:
-    """What came of one rank: the copies, why there are none, what was salvaged, what could not be used or written."""
+class Copied(opening.RankResult):
+    """The copies of one rank's files, why there are none, what was salvaged, and why a copy could not be written."""
 
-    rank: int
     written: tuple[Path, ...] = ()
     nothing: str = ""
     salvaged: tuple[str, ...] = ()
-    absent: bool = False  # What was asked for is not on the rank.
-    errors: tuple[str, ...] = ()
+    absent: bool = False  # The rank has no such step or annotation.
     failed: str = ""
 
 
 def run(arguments: Namespace, task: Task, nothing: str) -> int:
-    """Write the copies of every rank and print their names; `nothing` says what a rank without any lacks."""
+    """Write the copies of every rank and print their names; `nothing` says why a rank has none."""
     names = ("ranks", "jobs", "executor", *READING, *CACHING)
-    options = report_options({name: value for name in names if (value := getattr(arguments, name)) is not None})
+    options = report_options(command_line_options(arguments, names))
     trace = opening.open_trace(arguments.source, options)
     from htareport.export.files import CopyFolder
 
     inputs = [path for paths in trace.files.values() for path in paths_of(paths)]
     folder = CopyFolder(arguments.output, inputs, redact=not options.no_redact)
-    copied = list[Copied]()
-    with (
-        opening.executor(trace, options) as executor,
-        console.progress(trace.label, quiet=arguments.quiet) as progress,
-    ):
-        work = (folder.absolute(), task, nothing, trace.options)
-        for each in over_ranks(_copy, trace.files, executor, _failed, *work):
-            copied.append(each)
-            if progress:
-                progress(len(copied), len(trace.files), f"rank {each.rank}")
-    copied.sort(key=lambda each: each.rank)
-    return _print(trace, copied, arguments)
+    settings = (folder.absolute(), task, nothing, trace.options)
+    results = opening.results_by_rank(Copied, _copy, trace, options, *settings, quiet=arguments.quiet)
+    return _print_results(trace, results, arguments)
 
 
-def _copy(  # noqa: PLR0913, PLR0917  what is the same for every rank is bound to it
-    rank: int, paths: Files, folder: CopyFolder, task: Task, nothing: str, how: ReadOptions
+def _copy(  # noqa: PLR0913, PLR0917  arguments that all ranks share are sent with each
+    rank: int, paths: Files, folder: CopyFolder, task: Task, nothing: str, read_options: ReadOptions
 ) -> Copied:
-    """Load a rank and write its copies. What is wrong with files is told, not raised: it may run in another process."""
+    """Load a rank and write its copies. Problems are returned, not raised, as it may run in another process."""
     from htareport.export.numbered import load_numbered
 
     try:
-        trace = load_numbered(rank, paths, options=how)
+        trace = load_numbered(rank, paths, options=read_options)
         errors = tuple(f"{name}: not used: {reason}" for name, reason in trace.problems)
         written = tuple(task(trace, folder))
         missing = "" if written else f"rank {rank}: no copy: {nothing}"
-        return Copied(rank, written, missing, trace.salvaged, errors=errors)
+        return Copied(rank, errors, written, missing, trace.salvaged)
     except TraceFileError as error:
         return Copied(rank, errors=(str(error) if isinstance(paths, tuple) else f"{printable(paths.name)}: {error}",))
     except ValueError as error:  # There is no such step, or no such annotation.
         return Copied(rank, nothing=f"rank {rank}: no copy: {error}", absent=True)
     except HtaReportError as error:
         return Copied(rank, failed=str(error))
-    except OSError as error:  # A file that is gone since it was read, say.
+    except OSError as error:  # For example a file that was deleted after it was read.
         return Copied(rank, errors=(f"rank {rank}: {error.strerror or error}",))
 
 
-def _failed(rank: int, reason: str) -> Copied:
-    return Copied(rank, errors=(f"rank {rank}: {reason}",))
-
-
-def _print(trace: Trace, copied: Sequence[Copied], arguments: Namespace) -> int:
+def _print_results(trace: Trace, results: Sequence[Copied], arguments: Namespace) -> int:
     from htareport.rank.summary import left_out_warnings
 
     errors = [f"{name}: {reason}" for name, reason in trace.unusable]
-    errors += [text for each in copied for text in each.errors]
-    failed = [each.failed for each in copied if each.failed]
-    warnings = [*trace.warnings, *(text for each in copied for text in each.salvaged)]
-    warnings += [each.nothing for each in copied if each.nothing]
+    errors += [text for result in results for text in result.errors]
+    failed = [result.failed for result in results if result.failed]
+    warnings = [*trace.warnings, *(text for result in results for text in result.salvaged)]
+    warnings += [result.nothing for result in results if result.nothing]
     console.problems([*errors, *failed], [*warnings, *left_out_warnings(trace.left_out)])
-    for each in copied:
-        for path in each.written if not arguments.quiet else ():
+    for result in results:
+        for path in result.written if not arguments.quiet else ():
             console.out(f"{shown(located(arguments.output) / path.name)}  {console.size(size_of(path))}")
     if failed:
         return OutputError.exit_code
-    if not any(each.written or each.nothing for each in copied):
+    if not any(result.written or result.nothing for result in results):
         return NothingToReadError.exit_code
-    if all(each.absent for each in copied):
+    if all(result.absent for result in results):
         return UsageError.exit_code
-    return EXIT_PARTIAL if errors and not arguments.allow_partial else 0
+    return opening.EXIT_PARTIAL if errors and not arguments.allow_partial else 0

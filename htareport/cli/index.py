@@ -1,11 +1,11 @@
-"""`htareport index`: one page over the saved reports of a folder."""
+"""`htareport index`: writes one page that lists the saved reports of a folder."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from htareport.cli import console
-from htareport.cli.report import EXIT_PARTIAL, check_output
+from htareport.cli import console, opening
+from htareport.cli.report import check_output
 from htareport.errors import UsageError
 from htareport.files.locations import is_folder, located, shown, size_of
 from htareport.files.output import write_bytes
@@ -26,9 +26,9 @@ def run(arguments: Namespace) -> int:
         check_output(str(output))
     from htareport.deliver.index import overview
 
-    made = overview(folder, output)
-    console.problems([f"{name}: {reason}" for name, reason in made.damaged], [])
-    path = write_bytes(output, made.page.encode())
+    index = overview(folder, output)
+    console.problems([f"{name}: {reason}" for name, reason in index.damaged], [])
+    path = write_bytes(output, index.page.encode())
     if not arguments.quiet:
-        console.out(f"{shown(path)}  {console.size(size_of(path))}  {made.runs} run{'' if made.runs == 1 else 's'}")
-    return EXIT_PARTIAL if made.damaged and not arguments.allow_partial else 0
+        console.out(f"{shown(path)}  {console.size(size_of(path))}  {index.runs} run{'' if index.runs == 1 else 's'}")
+    return opening.EXIT_PARTIAL if index.damaged and not arguments.allow_partial else 0
