@@ -42,6 +42,6 @@ def _write(
     span, _ = section.span(trace)
     if span is None:
         return []
-    graph = CPGraph.of(section.graph(trace, span), trace.rank, trace.start_ns or 0)
+    graph = CPGraph.from_activity(section.graph(trace, span), trace.rank, trace.start_ns or 0)
     marks = graph.marks(all_edges=all_edges and not only_critical)
     return [write_path(trace, folder, marks, only_critical=only_critical)]

@@ -1,4 +1,4 @@
-"""Breakdowns of time and of kernels, under HTA's names."""
+"""Breakdowns of the time of devices, streams and kernels, under HTA's names."""
 
 from __future__ import annotations
 
@@ -13,42 +13,40 @@ from htareport.analyses.kernels.kernel_breakdown import KernelBreakdown, exclusi
 from htareport.analyses.time.idle_time import IdleTime
 from htareport.analyses.time.temporal_breakdown import TemporalBreakdown
 from htareport.hta.ranks import LoadedRanks
-from htareport.hta.units import PER_US
+from htareport.hta.units import DURATION_LABELS, PER_US, PERCENTILE_LABELS
 from htareport.rank import kernel_stats
 from htareport.rank.rank import Rank
 
 _TYPES = {"compute": "COMPUTATION", "comm": "COMMUNICATION", "memory": "MEMORY"}
-_TIMES = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
-_MORE_TIMES = {"p50": "p50 (us)", "p95": "p95 (us)"}
 
 
 class Breakdowns(LoadedRanks):
-    """Where the time of devices, streams and kernels goes."""
+    """Analyses of compute, communication and idle time, and of the time of kernels."""
 
     def get_profiler_steps(self) -> list[int]:
         """Numbers of the profiler steps on any rank, in order."""
-        return sorted({number for trace in self.ranks_loaded.values() for number in trace.steps["number"].tolist()})
+        return sorted({number for rank in self.ranks_loaded.values() for number in rank.steps["number"].tolist()})
 
     def get_temporal_breakdown(self, visualize: bool = False) -> pd.DataFrame:
         """Compute, communication, memory and idle time by rank and device. Percentages are of the span."""
         analysis = TemporalBreakdown()
         frames = self.mapped(analysis)
-        table, out = frames["ranks"], pd.DataFrame()
-        out["rank"] = table["rank"]
+        table, breakdown = frames["ranks"], pd.DataFrame()
+        breakdown["rank"] = table["rank"]
         non_compute = table["exposed_comm"] + table["exposed_memory"]
-        parts = {"idle": table["idle"], "compute": table["compute"], "non_compute": non_compute}
-        for name, values in parts.items():
-            out[f"{name}_time(us)"] = values / PER_US
-        out["kernel_time(us)"] = table["span"] / PER_US
+        times = {"idle": table["idle"], "compute": table["compute"], "non_compute": non_compute}
+        for name, values in times.items():
+            breakdown[f"{name}_time(us)"] = values / PER_US
+        breakdown["kernel_time(us)"] = table["span"] / PER_US
         span = table["span"].astype("float64")
-        for name, values in parts.items():
-            out[f"{name}_time_pctg"] = (100 * values / span.where(span > 0)).round(2)
-        out["device"] = table["device"]
+        for name, values in times.items():
+            breakdown[f"{name}_time_pctg"] = (100 * values / span.where(span > 0)).round(2)
+        breakdown["device"] = table["device"]
         for name in ("busy", "comm", "memory", "exposed_comm", "exposed_memory", "overlap"):
-            out[f"{name}_time(us)"] = table[name] / PER_US
-        out["num_device_events"] = table["num_device_events"]
+            breakdown[f"{name}_time(us)"] = table[name] / PER_US
+        breakdown["num_device_events"] = table["num_device_events"]
         self.show(analysis, frames, "ranks", visualize=visualize)
-        return out
+        return breakdown
 
     def get_comm_comp_overlap(self, visualize: bool = False) -> pd.DataFrame:
         """Share of communication time that is hidden under compute, by rank and device; NaN without communication."""
@@ -75,30 +73,30 @@ class Breakdowns(LoadedRanks):
         include_memory_kernels: bool = True,
         image_renderer: str = "",
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Time by set of classes that run at once, over all ranks; and statistics of single calls by kernel and rank.
+        """Time by classes of kernels that run at once, over all ranks; and statistics of calls by kernel and rank.
 
-        The second frame holds the top of each class on each rank (see KernelBreakdown), the rest as "others".
+        The second frame has the top kernels of each class on each rank (see KernelBreakdown), all others as "others".
         """
-        types = [exclusive_times(t, with_memory=include_memory_kernels) for t in self.ranks_loaded.values()]
-        summed = pd.concat(types).groupby("type", sort=False)["time"].sum()
-        summed = summed[summed > 0].sort_values(ascending=False, kind="stable")
-        first = pd.DataFrame({"kernel_type": list(summed.index), "sum": summed.to_numpy() / PER_US})
-        first["percentage"] = (100 * first["sum"] / max(first["sum"].sum(), 1e-9)).round(1)
-        parts = [_top_kernels(t, duration_ratio, num_kernels) for t in self.ranks_loaded.values()]
-        kernels = concat([*parts, _NO_KERNELS]) if parts else _NO_KERNELS
+        times = [exclusive_times(rank, with_memory=include_memory_kernels) for rank in self.ranks_loaded.values()]
+        sums = pd.concat(times).groupby("type", sort=False)["time"].sum()
+        sums = sums[sums > 0].sort_values(ascending=False, kind="stable")
+        by_type = pd.DataFrame({"kernel_type": list(sums.index), "sum": sums.to_numpy() / PER_US})
+        by_type["percentage"] = (100 * by_type["sum"] / max(by_type["sum"].sum(), 1e-9)).round(1)
+        top_kernels = [_top_kernels(rank, duration_ratio, num_kernels) for rank in self.ranks_loaded.values()]
+        kernels = concat([*top_kernels, _NO_KERNELS]) if top_kernels else _NO_KERNELS
         if not include_memory_kernels:
             kernels = kernels[kernels["kind"] != "memory"]
-        second = pd.DataFrame({"name": kernels["name"]})
-        for column, label in _TIMES.items():
-            second[label] = kernels[column] / PER_US
-        second["kernel_type"], second["rank"] = kernels["kind"].map(_TYPES), kernels["rank"]
-        second["count"] = kernels["count"]
-        for column, label in _MORE_TIMES.items():
-            second[label] = kernels[column] / PER_US
+        by_kernel = pd.DataFrame({"name": kernels["name"]})
+        for column, label in DURATION_LABELS.items():
+            by_kernel[label] = kernels[column] / PER_US
+        by_kernel["kernel_type"], by_kernel["rank"] = kernels["kind"].map(_TYPES), kernels["rank"]
+        by_kernel["count"] = kernels["count"]
+        for column, label in PERCENTILE_LABELS.items():
+            by_kernel[label] = kernels[column] / PER_US
         if visualize:
             analysis = KernelBreakdown(num_kernels=num_kernels, duration_ratio=duration_ratio)
             self.show(analysis, self.mapped(analysis), "top", visualize=True, renderer=image_renderer)
-        return first, second.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
+        return by_type, by_kernel.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
 
     def get_idle_time_breakdown(
         self,
@@ -109,9 +107,9 @@ class Breakdowns(LoadedRanks):
         show_idle_interval_stats: bool = False,
         consecutive_kernel_delay: float = 30,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """Idle time of each stream by cause, and statistics of the gaps if asked for.
+        """Idle time of each stream by cause, and optionally statistics of the gaps.
 
-        `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time; the picture shows
+        `consecutive_kernel_delay` is in µs. `idle_time_ratio` is the share of the stream's idle time; the chart shows
         these shares, or times with `visualize_pctg=False`.
         """
         analysis = IdleTime(consecutive_kernel_delay=float(consecutive_kernel_delay))
@@ -139,23 +137,23 @@ class Breakdowns(LoadedRanks):
 
 _IDLE_COLUMNS = ("rank", "stream", "idle_category", "idle_time", "idle_time_ratio")
 _NO_KERNELS = pd.DataFrame(
-    {name: [] for name in ("name", "kind", "rank", "count", *_TIMES, *_MORE_TIMES)}, dtype="float64"
+    {name: [] for name in ("name", "kind", "rank", "count", *DURATION_LABELS, *PERCENTILE_LABELS)}, dtype="float64"
 )
 
 
-def _top_kernels(trace: Rank, ratio: float, most: int) -> pd.DataFrame:
-    """Exact statistics of a rank's top kernels by class, with the single calls of the rest pooled as "others"."""
-    if not len(trace.device_events):
+def _top_kernels(rank: Rank, min_share: float, max_kernels: int) -> pd.DataFrame:
+    """Exact statistics of a rank's top kernels by class, with the calls of all others pooled as "others"."""
+    if not len(rank.device_events):
         return _NO_KERNELS
-    table = kernel_stats.by_name(trace)
-    shown = table[kernel_stats.top_names(table, most, ratio)]
-    events = trace.device_events
-    rest = events[~events["name"].isin(shown["name"])]
-    others = [
+    table = kernel_stats.by_name(rank)
+    top = table[kernel_stats.top_names(table, max_kernels, min_share)]
+    events = rank.device_events
+    remaining = events[~events["name"].isin(top["name"])]
+    others_rows = [
         {"name": "others", "kind": kind, **_statistics(durations.to_numpy())}
-        for kind, durations in rest.groupby("kind", observed=True)["dur"]
+        for kind, durations in remaining.groupby("kind", observed=True)["dur"]
     ]
-    return pd.concat([shown, pd.DataFrame(others)], ignore_index=True).assign(rank=trace.rank)
+    return pd.concat([top, pd.DataFrame(others_rows)], ignore_index=True).assign(rank=rank.rank)
 
 
 def _statistics(durations: np.ndarray[Any, Any]) -> dict[str, float]:
@@ -175,9 +173,9 @@ def _statistics(durations: np.ndarray[Any, Any]) -> dict[str, float]:
 def _interval_statistics(gaps: pd.DataFrame) -> pd.DataFrame:
     """HTA's frame of gap statistics, with gaps above zero only."""
     names = {"mean": "mean", "std": "std", "min": "min", "p25": "25%", "p50": "50%", "p75": "75%", "max": "max"}
-    out = gaps[["rank", "stream", "count"]].copy()
+    stats = gaps[["rank", "stream", "count"]].copy()
     for column, label in names.items():
-        out[label] = gaps[column] / PER_US
-    out["std"] = out["std"].where(gaps["count"] > 1)  # HTA knows none of a single gap.
-    out["device"] = gaps["device"]
-    return out.set_index(pd.Index(gaps["category"].str.replace(" ", "_"), name="idle_category"))
+        stats[label] = gaps[column] / PER_US
+    stats["std"] = stats["std"].where(gaps["count"] > 1)  # HTA has none for a single gap.
+    stats["device"] = gaps["device"]
+    return stats.set_index(pd.Index(gaps["category"].str.replace(" ", "_"), name="idle_category"))

@@ -1,4 +1,4 @@
-"""Launches, queues and copies, under HTA's names."""
+"""Launch statistics, queue lengths, memory bandwidth and counters of kernels, under HTA's names."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SUMMARY = ("count", "mean", "std", "min", *_QUANTILES, "max")
 
 
 class TimeSeriesTypes(Flag):
-    """Which series become counters."""
+    """Series that become counter tracks."""
 
     QUEUE_LENGTH = auto()
     MEMCPY_BANDWIDTH = auto()
 
 
 class Counters(LoadedRanks):
-    """What goes on between host and device: launches, queue lengths, memory copies."""
+    """Analyses of launches, queue lengths, memory copies and hardware counters."""
 
     def get_cuda_kernel_launch_stats(
         self,
@@ -47,12 +47,12 @@ class Counters(LoadedRanks):
         visualize: bool = False,
     ) -> dict[int, pd.DataFrame]:
         """One row per launch with device work, in order of start; the cut-offs (µs) are those of the charts."""
-        answer = {}
-        for trace in self.chosen(ranks):
-            rows = launch_rows(trace)
+        stats_by_rank = {}
+        for rank in self.selected_ranks(ranks):
+            rows = launch_rows(rank)
             if not include_memory_events:
                 rows = rows[~rows["call"].str.contains(_COPIES)]
-            answer[trace.rank] = pd.DataFrame(
+            stats_by_rank[rank.rank] = pd.DataFrame(
                 {
                     "correlation": rows["correlation"],
                     "cpu_duration": rows["cpu"] / PER_US,
@@ -69,19 +69,19 @@ class Counters(LoadedRanks):
         frames = self.mapped(analysis, ranks) if visualize else {}
         for chart in ("short", "long_call", "long_delay"):
             self.show(analysis, frames, chart, visualize=visualize)
-        return answer
+        return stats_by_rank
 
     def get_cupti_counter_data_with_operators(self, ranks: list[int] | None = None) -> list[pd.DataFrame]:
         """One frame per rank with counters of CUPTI's range profiler, a row for each kernel, counters as columns.
 
-        `dur` is in µs; `op_stack` holds the operators around the launch, outermost first. Where the numbers of ranges
-        and launches differ, the counters stand without operators.
+        `dur` is in µs; `op_stack` holds the operators around the launch, outermost first. If there are not as
+        many ranges as launches, the counters are without operators.
         """
-        answer = []
-        for trace in self.chosen(ranks):
-            if Capability.CUPTI not in trace.capabilities:
+        frames = []
+        for rank in self.selected_ranks(ranks):
+            if Capability.CUPTI not in rank.capabilities:
                 continue
-            rows = counter_rows(trace)
+            rows = counter_rows(rank)
             frame = rows[["name", "call", "correlation", *rows.attrs["counters"]]].copy()
             frame.insert(1, "ts", self._relative(rows["ts"]))
             frame.insert(2, "dur", rows["dur"] / PER_US)
@@ -91,23 +91,23 @@ class Counters(LoadedRanks):
             frame["flops"], frame["dram_bytes"], frame["arithmetic_intensity"] = (
                 rows[name] for name in ("flops", "dram", "intensity")
             )
-            answer.append(frame)
-        return answer
+            frames.append(frame)
+        return frames
 
     # --- queues -----------------------------------------------------------------------------
 
     def get_queue_length_time_series(self, ranks: list[int] | None = None) -> dict[int, pd.DataFrame]:
         """Length of each stream's queue after each change; ranks without linked launches are left out."""
-        answer = {}
-        for trace in self.chosen(ranks):
-            points = queue_series(trace)
+        series_by_rank = {}
+        for rank in self.selected_ranks(ranks):
+            points = queue_series(rank)
             if len(points):
                 frame = pd.DataFrame(
                     {"ts": self._relative(points["ts"]), "pid": points["device"], "tid": points["stream"]}
                 )
-                more = points[["stream", "queue_length", "device", "capture"]]
-                answer[trace.rank] = frame.join(more)
-        return answer
+                details = points[["stream", "queue_length", "device", "capture"]]
+                series_by_rank[rank.rank] = frame.join(details)
+        return series_by_rank
 
     def get_queue_length_summary(self, ranks: list[int] | None = None) -> pd.DataFrame | None:
         """Statistics of the queue length by rank and stream, weighted by time; None without linked launches."""
@@ -116,7 +116,7 @@ class Counters(LoadedRanks):
     def get_queue_length_summary_from_time_series(
         self, queue_length_dict: dict[int, pd.DataFrame]
     ) -> pd.DataFrame | None:
-        """The same from series that are there already."""
+        """Statistics of the queue length as get_queue_length_summary, from given time series."""
         return summary_of_queues(queue_length_dict)
 
     def get_time_spent_blocked_on_full_queue(
@@ -143,47 +143,43 @@ class Counters(LoadedRanks):
         output_suffix: str = "_with_counters",
         output_dir: str | Path | None = None,
     ) -> list[str]:
-        """Write copies of the ranks' files with counters of the chosen series (both by default); return their paths.
+        """Write copies of the ranks' files with counters of some series (both by default); return their paths.
 
-        The folder is by default one beside that of the traces, named as that with the suffix behind, which the names
-        of the files get too. Ranks that have neither series get no file. UsageError for the folder of the traces.
+        By default the folder is next to that of the traces, with the suffix added to its name, as to those of the
+        files. Ranks that have neither series get no file. UsageError if it is the folder of the traces.
         """
-        wanted = time_series or TimeSeriesTypes.QUEUE_LENGTH | TimeSeriesTypes.MEMCPY_BANDWIDTH
-        chosen = self.chosen(ranks)
-        files = [capture.path for trace in chosen for capture in trace.captures]
-        own = Path(files[0]).absolute().parent
-        folder = CopyFolder(output_dir or own.with_name(f"{own.name}{output_suffix}"), files)
-        queues, bandwidth = TimeSeriesTypes.QUEUE_LENGTH in wanted, TimeSeriesTypes.MEMCPY_BANDWIDTH in wanted
+        kinds = time_series or TimeSeriesTypes.QUEUE_LENGTH | TimeSeriesTypes.MEMCPY_BANDWIDTH
+        selected = self.selected_ranks(ranks)
+        files = [capture.path for rank in selected for capture in rank.captures]
+        trace_folder = Path(files[0]).absolute().parent
+        folder = CopyFolder(output_dir or trace_folder.with_name(f"{trace_folder.name}{output_suffix}"), files)
+        queues, bandwidth = TimeSeriesTypes.QUEUE_LENGTH in kinds, TimeSeriesTypes.MEMCPY_BANDWIDTH in kinds
         return [
             str(path)
-            for trace in chosen
-            for path in write_counters(trace, folder, output_suffix, queues=queues, bandwidth=bandwidth)
+            for rank in selected
+            for path in write_counters(rank, folder, output_suffix, queues=queues, bandwidth=bandwidth)
         ]
 
     # --- copies -----------------------------------------------------------------------------
 
     def get_memory_bw_time_series(self, ranks: list[int] | None = None) -> dict[int, pd.DataFrame]:
         """Summed bandwidth (GB/s) of concurrent copies after each change, by kind; ranks without any are left out."""
-        answer = {}
-        for trace in self.chosen(ranks):
-            parts = [
+        series_by_rank = {}
+        for rank in self.selected_ranks(ranks):
+            frames = [
                 pd.DataFrame({"ts": self._relative(stamps), "pid": device, "name": kind, "memory_bw_gbps": level / 1e9})
-                for (kind, device), stamps, level in _bandwidth(trace)
+                for (kind, device), stamps, level in _bandwidth(rank)
             ]
-            if parts:
-                answer[trace.rank] = pd.concat(parts, ignore_index=True)
-        return answer
+            if frames:
+                series_by_rank[rank.rank] = pd.concat(frames, ignore_index=True)
+        return series_by_rank
 
     def get_memory_bw_summary(self, ranks: list[int] | None = None) -> pd.DataFrame | None:
         """Statistics of the bandwidth by rank and kind, weighted by time over the part where it is above zero."""
         rows = {}
-        for trace in self.chosen(ranks):
-            for kind, copies in trace.copies.groupby("copy_kind", sort=True):
-                levels = [bandwidth_levels(part)[:2] for _, part in copies.groupby("capture")]
-                if any(level.any() for _, level in levels):
-                    stamps = np.concatenate([stamps for stamps, _ in levels])
-                    level = np.concatenate([level for _, level in levels])
-                    rows[trace.rank, kind] = _weighted(stamps, level / 1e9, busy_only=True)
+        for rank in self.selected_ranks(ranks):
+            for (kind, _), stamps, level in _bandwidth(rank):
+                rows[rank.rank, kind] = _time_weighted(stamps, level / 1e9, busy_only=True)
         return _summary_frame(rows, ["rank", "name"], "memory_bw_gbps") if rows else None
 
     def _relative(self, stamps: Iterable[int]) -> np.ndarray[Any, Any]:
@@ -197,7 +193,7 @@ _FULL = "duration_at_max_queue_length"
 def summary_of_queues(queue_length_dict: dict[int, pd.DataFrame]) -> pd.DataFrame | None:
     """Statistics of queue lengths by rank and stream, weighted by time; None without any."""
     rows = {
-        (rank, stream): _weighted(stamps, length)
+        (rank, stream): _time_weighted(stamps, length)
         for rank, frame in queue_length_dict.items()
         for stream, stamps, length in _queues(frame)
     }
@@ -217,26 +213,26 @@ def _queues(frame: pd.DataFrame) -> Iterator[tuple[Any, np.ndarray[Any, Any], np
         yield (stream if devices[stream] == 1 else f"{device}/{stream}"), stamps, length
 
 
-def _bandwidth(trace: Rank) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+def _bandwidth(rank: Rank) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """Kind and device, stamps and levels of each kind of copy that the trace gives a bandwidth of."""
-    for kind, copies in trace.copies.groupby("copy_kind", sort=True):
-        levels = [bandwidth_levels(part)[:2] for _, part in copies.groupby("capture")]
-        stamps, level = np.concatenate([s for s, _ in levels]), np.concatenate([v for _, v in levels])
+    for kind, copies in rank.copies.groupby("copy_kind", sort=True):
+        captures = [bandwidth_levels(capture_copies)[:2] for _, capture_copies in copies.groupby("capture")]
+        stamps, level = (np.concatenate(values) for values in zip(*captures, strict=True))
         if level.any():
             yield (str(kind), copies["device"].iloc[0]), stamps, level
 
 
-def _weighted(
+def _time_weighted(
     stamps: np.ndarray[Any, Any], level: np.ndarray[Any, Any], *, busy_only: bool = False
 ) -> dict[str, float]:
     """HTA's statistics, weighted by the time for which each value lasts; `count` is that of the changes."""
-    found = series.time_weighted(stamps, level, tuple(_QUANTILES.values()), busy_only=busy_only)
-    quantiles = dict(zip(_QUANTILES, found.quantiles, strict=True))
-    ends = {"mean": found.mean, "std": found.std, "min": found.min, "max": found.max}
-    return {"count": float(len(level)), **ends, **quantiles}
+    stats = series.time_weighted(stamps, level, tuple(_QUANTILES.values()), busy_only=busy_only)
+    quantiles = dict(zip(_QUANTILES, stats.quantiles, strict=True))
+    moments = {"mean": stats.mean, "std": stats.std, "min": stats.min, "max": stats.max}
+    return {"count": float(len(level)), **moments, **quantiles}
 
 
-def _summary_frame(rows: dict[Any, dict[str, float]], index: list[str], name: str) -> pd.DataFrame:
-    columns = pd.MultiIndex.from_product([[name], _SUMMARY])
+def _summary_frame(rows: dict[Any, dict[str, float]], index: list[str], title: str) -> pd.DataFrame:
+    columns = pd.MultiIndex.from_product([[title], _SUMMARY])
     keys = pd.MultiIndex.from_tuples(list(rows), names=index)
-    return pd.DataFrame([[row[each] for each in _SUMMARY] for row in rows.values()], index=keys, columns=columns)
+    return pd.DataFrame([[row[name] for name in _SUMMARY] for row in rows.values()], index=keys, columns=columns)

@@ -1,4 +1,4 @@
-"""Edges of a critical path's graph, for reading and changing, as in networkx."""
+"""A mapping of the edges of a critical path's graph, as in networkx, that can change weights."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Any, Protocol
 
 from htareport.hta.cp_types import CPEdge
 
-Pair = tuple[int, int]
+NodePair = tuple[int, int]
 
 
 class EdgeStore(Protocol):
-    """What holds the edges."""
+    """A graph that has edges."""
 
-    def edge(self, pair: Pair) -> CPEdge:
+    def edge(self, nodes: NodePair) -> CPEdge:
         """Return the edge between two nodes."""
 
-    def pairs(self) -> Mapping[Pair, int]:
+    def pairs(self) -> Mapping[NodePair, int]:
         """Return the number of each edge."""
 
-    def set_weight(self, edge: CPEdge | Pair, weight: float) -> None:
+    def set_weight(self, edge: CPEdge | NodePair, weight: float) -> None:
         """Change how long an edge takes (µs)."""
 
 
-class Edges(Mapping[Pair, dict[str, Any]]):
+class Edges(Mapping[NodePair, dict[str, Any]]):
     """Edges of a graph by (begin, end): {"weight": µs, "object": CPEdge}; a weight set here is set in the graph."""
 
     def __init__(self, store: EdgeStore) -> None:
         self._store = store
 
-    def __getitem__(self, pair: Pair) -> dict[str, Any]:
-        return _Attributes(self._store, self._store.edge(pair))
+    def __getitem__(self, nodes: NodePair) -> dict[str, Any]:
+        return _Attributes(self._store, self._store.edge(nodes))
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[NodePair]:
         return iter(self._store.pairs())
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Saves the graph of a critical path as arrays and JSON, and reads it back; nothing of a file is ever run."""
+"""Saves the graph of a critical path as arrays and JSON, and reads it back without running any code of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERSION = 1
 
 
 class Saved(NamedTuple):
-    """A graph, its nodes, bounds of its edges, events, and where they are: rank, start_ns, capture, first_event."""
+    """A graph, its nodes, bounds of its edges, events, and their rank, start_ns, capture and first_event."""
 
     graph: Graph
     nodes: pd.DataFrame
@@ -31,7 +31,7 @@ class Saved(NamedTuple):
 
 
 def save(path: Path, saved: Saved) -> None:
-    """Write a zip."""
+    """Write the graph as a zip file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: getattr(saved.graph, name) for name in _ARRAYS} | {"bounds": saved.bounds}
     arrays |= {f"node_{name}": saved.nodes[name].to_numpy() for name in _NODES}

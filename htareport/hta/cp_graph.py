@@ -1,4 +1,4 @@
-"""`CPGraph`: the graph behind a critical path, with HTA's questions to it. Times are µs."""
+"""`CPGraph`: the graph of a critical path, its breakdown and summary, under HTA's names. Times are µs."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class CPGraph(PathLookups):
     """
 
     def __init__(self, saved: cp_files.Saved, t_full: Trace | None = None) -> None:
-        """`nodes` of the parts has event (row of the events, -1: an end of the window), is_start and ts (ns)."""
+        """`saved.nodes` has event (row of the events, -1: an end of the window), is_start and ts (ns)."""
         self._graph, self._nodes, self._bounds, events, self._about = saved
         self.rank = self._about["rank"]
         self.trace_df = events.set_index("index", drop=False).rename_axis(None)
         self.t_full = t_full
-        self._index = np.append(events["index"].to_numpy(np.int64), -1)  # The last is what -1 takes.
+        self._index = np.append(events["index"].to_numpy(np.int64), -1)  # Event -1 takes the last.
         self._weights = self._graph.weight.copy()
         self.critical_path()
 
     @classmethod
-    def of(cls, found: ActivityGraph, rank: int, zero_ns: int, t_full: Trace | None = None) -> CPGraph:
-        """Take over the graph of a window."""
-        event, span = found.points // 2, found.activity.span
-        event = np.where(event < found.activity.size, event, -1)
-        nodes = pd.DataFrame({"event": event, "is_start": found.points % 2 == 0, "ts": found.stamps - zero_ns})
-        capture = span.capture or 0
-        first_event = sum(each.events for each in found.activity.trace.captures[:capture])
-        about = {"rank": rank, "start_ns": zero_ns, "capture": capture, "first_event": first_event}
-        events = events_frame(found, zero_ns)
-        return cls(cp_files.Saved(found.graph, nodes, bounds_of(found), events, about), t_full)
+    def from_activity(cls, graph: ActivityGraph, rank: int, zero_ns: int, t_full: Trace | None = None) -> CPGraph:
+        """Return the graph of a window of a rank."""
+        events, span = graph.points // 2, graph.activity.span
+        events = np.where(events < graph.activity.size, events, -1)
+        nodes = pd.DataFrame({"event": events, "is_start": graph.points % 2 == 0, "ts": graph.stamps - zero_ns})
+        capture_number = span.capture or 0
+        first_event = sum(capture.events for capture in graph.activity.trace.captures[:capture_number])
+        about = {"rank": rank, "start_ns": zero_ns, "capture": capture_number, "first_event": first_event}
+        frame = events_frame(graph, zero_ns)
+        return cls(cp_files.Saved(graph.graph, nodes, bounds_of(graph), frame, about), t_full)
 
     @property
     def full_trace_df(self) -> pd.DataFrame:
@@ -64,7 +64,7 @@ class CPGraph(PathLookups):
     # --- the path ---------------------------------------------------------------------------
 
     def critical_path(self) -> bool:
-        """Work out the longest path, with the weights that the edges have now. Always True: there are no cycles."""
+        """Compute the longest path with the current weights of edges. Always True, as there are no cycles."""
         self._graph = self._graph.with_weights(self._weights)
         self._weights = self._graph.weight.copy()
         self.__dict__.pop("_breakdown", None)
@@ -120,15 +120,15 @@ class CPGraph(PathLookups):
         return joined
 
     def _repr_html_(self) -> str:
-        """Show what bounds the path, in a notebook."""
+        """Show the summary in a notebook."""
         return str(self.summary().rename("% of the path").to_frame().round(2).to_html())
 
     def bound_by(self, row: Mapping[str, Any] | pd.Series[Any]) -> str:
-        """What the time of a row of the breakdown is bound by."""
+        """What limits the time of a row of the breakdown."""
         return str(row["bound_by"])
 
     def summary(self) -> pd.Series[float]:
-        """Share of the path's length (%) by what bounds it."""
+        """Share of the path's length (%) by what limits it."""
         sums = self._breakdown.groupby("bound_by")["duration"].sum()
         return sums / sums.sum() * 100
 
@@ -142,7 +142,7 @@ class CPGraph(PathLookups):
 
     @property
     def slack(self) -> pd.Series[float]:
-        """How much longer each edge (begin, end) could be (µs) without making the path longer."""
+        """How much longer each edge (begin, end) could take (µs) without a longer path."""
         pairs = pd.MultiIndex.from_arrays([self._graph.src, self._graph.dst], names=["begin", "end"])
         return pd.Series(self._graph.slack / PER_US, pairs, name="slack")
 
@@ -151,11 +151,11 @@ class CPGraph(PathLookups):
     def marks(
         self, *, all_edges: bool = False, zero_launches: bool = False, types: Collection[CPEdgeType] = SHOWN
     ) -> PathMarks:
-        """What shows the path in a copy of its trace: its events, and arrows for edges of some types.
+        """Return the marks of the path in a copy of its trace: its events, and arrows for edges of some types.
 
-        Arrows of `all_edges` say by `critical` whether they are on the path.
+        With `all_edges` the argument `critical` of arrows says whether they are on the path.
         """
-        graph, before = self._graph, self._about["first_event"]
+        graph, first_event = self._graph, self._about["first_event"]
         points, on_path = self._points(), set(graph.path.edges.tolist())
         arrows = []
         for number in range(len(graph.src)) if all_edges else sorted(on_path):
@@ -168,11 +168,11 @@ class CPGraph(PathLookups):
             ):
                 args = {"type": edge.type.value, "weight": edge.weight, "critical": number in on_path}
                 arrows.append(Arrow(points[edge.begin], points[edge.end], args))
-        events = frozenset(event - before for event in self.critical_path_events_set)
+        events = frozenset(event - first_event for event in self.critical_path_events_set)
         return PathMarks(self._about["capture"], events, arrows)
 
     def _points(self) -> list[Point]:
-        """Where each node is in the file; the end of an event counts as within it."""
+        """Time and thread of each node in the file; the end of an event counts as within it."""
         event, stamps = self._nodes["event"].to_numpy(), self._nodes["ts"].to_numpy() + self._about["start_ns"]
         pids, tids, durations = ([*self.trace_df[name].tolist(), 0] for name in ("pid", "tid", "dur"))
         inside = ~self._nodes["is_start"].to_numpy() & (np.array(durations)[event] > 0)

@@ -1,4 +1,4 @@
-"""Look-ups in the graph of a critical path: nodes, events, and whose time an edge is."""
+"""Finds nodes, events and edges in the graph of a critical path, and the event that an edge's time belongs to."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.critical_path import Graph
-from htareport.hta.cp_edges import Edges, Pair
+from htareport.hta.cp_edges import Edges, NodePair
 from htareport.hta.cp_types import ATTRIBUTED, TYPES, CPEdge, CPNode
 from htareport.hta.units import PER_US
 from htareport.rank.critical_path.graph import Kind
 
 
 class PathLookups:
-    """What a graph holds, under HTA's names.
+    """The nodes and edges of a graph, under HTA's names.
 
     `_nodes` has event (row of `trace_df`, -1: an end of the window), is_start and ts (ns) by node, `_index` the index
-    of each event and -1 at its end, `_weights` the weights (ns) that `critical_path` is to take up.
+    of each event and -1 at its end, `_weights` the weights (ns) that the next `critical_path()` uses.
     """
 
     trace_df: pd.DataFrame
@@ -48,8 +48,8 @@ class PathLookups:
 
     @cached_property
     def _node_of(self) -> dict[tuple[int, bool], int]:
-        pairs = zip(self._events.tolist(), self._nodes["is_start"].tolist(), strict=True)
-        return {pair: number for number, pair in enumerate(pairs) if pair[0] >= 0}
+        keys = zip(self._events.tolist(), self._nodes["is_start"].tolist(), strict=True)
+        return {key: number for number, key in enumerate(keys) if key[0] >= 0}
 
     @property
     def event_to_start_node_map(self) -> dict[int, int]:
@@ -63,8 +63,8 @@ class PathLookups:
 
     def get_nodes_for_event(self, ev_id: int) -> tuple[CPNode | None, CPNode | None]:
         """Start and end node of an event, None where it has none."""
-        found = [self._node_of.get((ev_id, is_start)) for is_start in (True, False)]
-        start, end = (None if number is None else self.node_list[number] for number in found)
+        numbers = [self._node_of.get((ev_id, is_start)) for is_start in (True, False)]
+        start, end = (None if number is None else self.node_list[number] for number in numbers)
         return start, end
 
     def get_events_for_edge(self, edge: CPEdge) -> tuple[int, int]:
@@ -77,18 +77,18 @@ class PathLookups:
         return self.edge_to_event_map.get((edge.begin, edge.end))
 
     @cached_property
-    def edge_to_event_map(self) -> dict[Pair, int]:
+    def edge_to_event_map(self) -> dict[NodePair, int]:
         """The event that an edge's time belongs to, by (begin, end), for edges that have one."""
         graph = self._graph
-        mine = np.isin(graph.kind, ATTRIBUTED) & (graph.owner >= 0)
-        pairs = zip(graph.src[mine].tolist(), graph.dst[mine].tolist(), strict=True)
-        return dict(zip(pairs, self._index[graph.owner[mine]].tolist(), strict=True))
+        is_attributed = np.isin(graph.kind, ATTRIBUTED) & (graph.owner >= 0)
+        node_pairs = zip(graph.src[is_attributed].tolist(), graph.dst[is_attributed].tolist(), strict=True)
+        return dict(zip(node_pairs, self._index[graph.owner[is_attributed]].tolist(), strict=True))
 
     def get_edges_attributed_to_event(self, ev_idx: int) -> list[CPEdge]:
         """Edges whose time belongs to an event."""
         graph = self._graph
-        mine = (graph.owner >= 0) & (self._index[graph.owner] == ev_idx) & np.isin(graph.kind, ATTRIBUTED)
-        return [self._edge(number) for number in np.flatnonzero(mine).tolist()]
+        is_attributed = (graph.owner >= 0) & (self._index[graph.owner] == ev_idx) & np.isin(graph.kind, ATTRIBUTED)
+        return [self._edge(number) for number in np.flatnonzero(is_attributed).tolist()]
 
     @property
     def edges(self) -> Edges:
@@ -100,31 +100,31 @@ class PathLookups:
         """Numbers of all nodes."""
         return range(self._graph.nodes)
 
-    def set_weight(self, edge: CPEdge | Pair, weight: float) -> None:
-        """Change how long an edge takes (µs, at least 0); `critical_path()` then takes it up."""
+    def set_weight(self, edge: CPEdge | NodePair, weight: float) -> None:
+        """Change how long an edge takes (µs, at least 0), for the next `critical_path()`."""
         if not weight >= 0:
             raise ValueError(f"weight {weight}: an edge takes 0 µs or more")
-        pair = (edge.begin, edge.end) if isinstance(edge, CPEdge) else edge
-        self._weights[self._number(pair)] = round(weight * PER_US)
+        nodes = (edge.begin, edge.end) if isinstance(edge, CPEdge) else edge
+        self._weights[self._number(nodes)] = round(weight * PER_US)
 
     @cached_property
-    def _numbers(self) -> dict[Pair, int]:
-        pairs = zip(self._graph.src.tolist(), self._graph.dst.tolist(), strict=True)
-        return {pair: number for number, pair in enumerate(pairs)}  # Of two between the same nodes the heavier is last.
+    def _numbers(self) -> dict[NodePair, int]:
+        keys = zip(self._graph.src.tolist(), self._graph.dst.tolist(), strict=True)
+        return {key: number for number, key in enumerate(keys)}  # Of two with the same nodes the heavier is last.
 
-    def pairs(self) -> Mapping[Pair, int]:
+    def pairs(self) -> Mapping[NodePair, int]:
         """Return the number of each edge by (begin, end)."""
         return self._numbers
 
-    def edge(self, pair: Pair) -> CPEdge:
+    def edge(self, nodes: NodePair) -> CPEdge:
         """Return the edge between two nodes. KeyError if there is none."""
-        return self._edge(self._number(pair))
+        return self._edge(self._number(nodes))
 
-    def _number(self, pair: Pair) -> int:
+    def _number(self, nodes: NodePair) -> int:
         try:
-            return self._numbers[pair]
+            return self._numbers[nodes]
         except KeyError:
-            raise KeyError(f"no edge from node {pair[0]} to node {pair[1]}") from None
+            raise KeyError(f"no edge from node {nodes[0]} to node {nodes[1]}") from None
 
     def _edge(self, number: int) -> CPEdge:
         graph = self._graph

@@ -20,7 +20,7 @@ EVENT_COLUMNS = ("index", "s_name", "cat", "pid", "tid", "stream", "ts", "dur")
 
 
 class BoundType(Enum):
-    """What time on a path is bound by; the last two only where Python's time counts."""
+    """What limits the time on a path; the last two only if Python's time counts."""
 
     GPU_KERNEL_KERNEL_OVERHEAD = "gpu_kernel_kernel_overhead"
     GPU_KERNEL_LAUNCH_OVERHEAD = "gpu_kernel_launch_overhead"
@@ -46,7 +46,7 @@ HTA_BOUNDS = {
 
 
 class CPEdgeType(Enum):
-    """What an edge stands for."""
+    """What an edge means."""
 
     OPERATOR_KERNEL = "critical_path_operator"
     DEPENDENCY = "critical_path_dependency"
@@ -70,7 +70,7 @@ ATTRIBUTED = (Kind.HOST, Kind.DEVICE, Kind.GAP)
 
 @dataclass(frozen=True)
 class CPNode:
-    """Start or end of an event; `ts` is µs from the start of the run. `is_blocking`: a call that waited ends there."""
+    """Start or end of an event; `ts` is µs from the start of the run. `is_blocking`: the end of a call that waited."""
 
     idx: int = -1
     ev_idx: int = -1
@@ -89,14 +89,14 @@ class CPEdge:
     weight: float = 0
 
 
-def events_frame(found: ActivityGraph, zero_ns: int) -> pd.DataFrame:
+def events_frame(graph: ActivityGraph, zero_ns: int) -> pd.DataFrame:
     """The events of a graph with HTA's columns, host rows first."""
-    activity = found.activity
+    activity = graph.activity
     trace, categories = activity.trace, np.array(list(activity.trace.loaded.tables), object)
-    parts = []
+    frames = []
     for rows in (activity.host, activity.device):
         pids, tids = threads_of(trace, rows)
-        about = {
+        columns = {
             "index": index_of(trace, rows),
             "s_name": rows["name"].astype(object),
             "cat": categories[rows["source"].to_numpy()] if len(rows) else "",
@@ -106,7 +106,7 @@ def events_frame(found: ActivityGraph, zero_ns: int) -> pd.DataFrame:
             "ts": (rows["ts"] - zero_ns) / PER_US,
             "dur": rows["dur"] / PER_US,
         }
-        parts.append(pd.DataFrame(about, columns=list(EVENT_COLUMNS)))
-    events = concat(parts)
-    short = {name: shorten_name(name) for name in events["s_name"].unique()}
-    return events.assign(s_name=events["s_name"].map(short))
+        frames.append(pd.DataFrame(columns, columns=list(EVENT_COLUMNS)))
+    events = concat(frames)
+    short_names = {name: shorten_name(name) for name in events["s_name"].unique()}
+    return events.assign(s_name=events["s_name"].map(short_names))

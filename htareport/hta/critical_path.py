@@ -27,7 +27,7 @@ _DATA_LOADING = tuple(str(Section.data_loading).split(","))
 
 
 class CriticalPath(LoadedRanks):
-    """What the length of a stretch of time hangs on."""
+    """Analysis of the longest path through the events of a window."""
 
     def critical_path_analysis(
         self,
@@ -37,12 +37,12 @@ class CriticalPath(LoadedRanks):
         data_load_events: Sequence[str] | None = None,
         python_time: bool = False,
     ) -> tuple[CPGraph, bool] | None:
-        """Find the longest path through a rank's events that start within some rows of the host.
+        """Return the longest path through a rank's events that start within some rows of the host.
 
         `annotation` is part of their name, empty for everything recorded; `instance_id` which of them (the first by
         default), or the first and last of a range. `data_load_events` are parts of names of rows that load data.
-        As in HTA, time between outermost operators and time spent waiting are free; with `python_time` they count as
-        they do in the report. CRITICAL_PATH_ADD_ZERO_WEIGHT_LAUNCH_EDGE=1 in the environment keeps every kernel behind
+        As in HTA, time between outermost operators and time spent waiting do not count; with `python_time` they count
+        as in the report. CRITICAL_PATH_ADD_ZERO_WEIGHT_LAUNCH_EDGE=1 in the environment keeps every kernel after
         its launch when weights are changed. None, and a warning, if no row has such a name; ValueError if there are
         fewer instances.
         """
@@ -54,8 +54,8 @@ class CriticalPath(LoadedRanks):
         loading = _DATA_LOADING if data_load_events is None else tuple(data_load_events)
         activity = Activity(trace, span, loading, host_collectives=python_time)
         constraints = python_time or critical_path_add_zero_weight_launch_edges()
-        critical_path_analysis = activity_graph(activity, Rules(python_time, constraints))
-        return CPGraph.of(critical_path_analysis, rank, self.run.start_ns, self.t), True
+        graph = activity_graph(activity, Rules(python_time, constraints))
+        return CPGraph.from_activity(graph, rank, self.run.start_ns, self.t), True
 
     def overlay_critical_path_analysis(
         self,
@@ -81,17 +81,17 @@ class CriticalPath(LoadedRanks):
         return str(write_path(trace, folder, marks, only_critical=only_show_critical_events))
 
 
-def annotated_span(trace: Rank, annotation: str, instance: int | tuple[int, int] | None) -> Span | None:
-    """The time of some rows of the host that have a text in their name; None without any. ValueError if too few."""
+def annotated_span(rank: Rank, annotation: str, instance: int | tuple[int, int] | None) -> Span | None:
+    """Return the span of host rows that contain a text; None if there are none. ValueError if there are too few."""
     if not annotation:
-        return stretch.whole_span(trace)
-    rows = stretch.annotation_rows(trace, annotation)
+        return stretch.whole_span(rank)
+    rows = stretch.annotation_rows(rank, annotation)
     if not len(rows):
         return None
     first, last = instance if isinstance(instance, tuple) else (instance or 0, instance or 0)
     if not 0 <= first <= last < len(rows):
         raise ValueError(f"no instance {instance} of {annotation!r}: there are {len(rows)}, counted from 0")
-    chosen = rows.iloc[first : last + 1]
-    begin = chosen.iloc[0]
-    end = int(chosen["end"].max())
-    return Span(int(chosen["ts"].min()), end, int(begin["capture"]), int(begin["thread"]))
+    instances = rows.iloc[first : last + 1]
+    first_row = instances.iloc[0]
+    end = int(instances["end"].max())
+    return Span(int(instances["ts"].min()), end, int(first_row["capture"]), int(first_row["thread"]))

@@ -1,4 +1,4 @@
-"""Who comes when to collectives, seen in frames of events alone; and straggler finders of either kind."""
+"""Finds ranks that are late to collectives in frames of events, and runs straggler finders of HTA's or our kind."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _KEY = ["iteration", "name", "instance"]
 
 
 def collectives_of(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels of a frame that communicate, by their name or their collective."""
-    work = df[df["stream"] >= 0]
-    names = [name for name in work["name"].unique() if CommunicateKernelGroupingPattern.match(str(name))]
-    is_one = work["name"].isin(names)
-    if "collective_name" in work:
-        is_one |= work["collective_name"] != ""
-    return work[is_one]
+    """Return the kernels of a frame that communicate, by their name or the name of their collective."""
+    kernels = df[df["stream"] >= 0]
+    names = [name for name in kernels["name"].unique() if CommunicateKernelGroupingPattern.match(str(name))]
+    is_collective = kernels["name"].isin(names)
+    if "collective_name" in kernels:
+        is_collective |= kernels["collective_name"] != ""
+    return kernels[is_collective]
 
 
 def late_ranks(df: pd.DataFrame) -> list[int]:
-    """Return the ranks that are late to collectives by more than chance, most late first.
+    """Return the ranks that are late to collectives by more than chance, latest first.
 
     The nth kernel of a name in a step is the same collective on all ranks that have it.
     """
@@ -40,32 +40,34 @@ def late_ranks(df: pd.DataFrame) -> list[int]:
     start = np.rint(rows["ts"] * PER_US).astype("int64")
     end = start + np.rint(rows["dur"] * PER_US).astype("int64")
     starts, ends = start.groupby([rows[name] for name in _KEY]), end.groupby([rows[name] for name in _KEY])
-    second = starts.transform(lambda each: each.nlargest(2).iloc[-1])
+    second_latest = starts.transform(lambda stamps: stamps.nlargest(2).iloc[-1])
     is_last = start == starts.transform("max")
-    times = df.groupby(["rank", "iteration"])["ts"].agg(lambda each: each.max() - each.min()) * PER_US
-    spent = times.reindex(pd.MultiIndex.from_frame(rows[["rank", "iteration"]])).to_numpy()
+    spans = df.groupby(["rank", "iteration"])["ts"].agg(lambda stamps: stamps.max() - stamps.min()) * PER_US
+    step_times = spans.reindex(pd.MultiIndex.from_frame(rows[["rank", "iteration"]])).to_numpy()
     arrivals = pd.DataFrame(
         {
             "collective": groups.ngroup(),
             "rank": rows["rank"],
             "step": rows["iteration"],
             "ranks": groups["rank"].transform("nunique"),
-            "margin": (start - second).where(is_last, 0),
+            "margin": (start - second_latest).where(is_last, 0),
             "transfer": ends.transform("min") - starts.transform("max"),
             "spread": ends.transform("max") - ends.transform("min"),
-            "step_time": spent,
+            "step_time": step_times,
         }
     )
     return significant(arrivals)
 
 
-def found_by(finder: Callable[..., Any], arrivals: pd.DataFrame, for_htas: Callable[[], tuple[Any, ...]]) -> list[int]:
-    """Ask a finder of stragglers: one of ours takes arrivals alone, one of HTA's what `for_htas` gives."""
+def run_finder(
+    finder: Callable[..., Any], arrivals: pd.DataFrame, event_arguments: Callable[[], tuple[Any, ...]]
+) -> list[int]:
+    """Return the stragglers of a finder: one of ours takes arrivals, one of HTA's the result of `event_arguments`."""
     parameters = inspect.signature(finder).parameters
-    needed = [parameter for parameter in parameters.values() if parameter.default is parameter.empty]
-    is_htas = len(needed) > 1 or "symbol_table" in parameters
-    found = finder(*for_htas()) if is_htas else finder(arrivals)
-    if isinstance(found, pd.Series):
-        late = found[found > 0].sort_values(ascending=False, kind="stable")
+    required = [parameter for parameter in parameters.values() if parameter.default is parameter.empty]
+    takes_events = len(required) > 1 or "symbol_table" in parameters
+    stragglers = finder(*event_arguments()) if takes_events else finder(arrivals)
+    if isinstance(stragglers, pd.Series):
+        late = stragglers[stragglers > 0].sort_values(ascending=False, kind="stable")
         return [int(rank) for rank in late.index]
-    return [int(rank) for rank in found]
+    return [int(rank) for rank in stragglers]

@@ -1,4 +1,4 @@
-"""Loads the ranks of a run, in this process or in several."""
+"""Opens the files of a run and loads its ranks, in this process or in several."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Files = Path | tuple[Path, ...]
 
 
 class Run:
-    """The files of a run and the ranks that were loaded of them, each once; shared by all who look at the run.
+    """The files of a run and its loaded ranks, each loaded once; shared by all objects of the run.
 
-    `problems` says what could not be used. `jobs` is in how many processes ranks are loaded that are asked for at once.
+    `problems` names files that cannot be used. `jobs` is in how many processes several ranks are loaded at once.
     """
 
     def __init__(self, trace: Trace, window: Window = ALL, jobs: int = 1) -> None:
@@ -33,9 +33,9 @@ class Run:
         self._failed: dict[int, str] = {}
 
     def load(self, ranks: Iterable[int] | None = None) -> Mapping[int, Rank]:
-        """Load some ranks, all for None; those that cannot be read are left out. NothingToReadError if none is left."""
-        asked = list(self.trace.files) if ranks is None else list(ranks)
-        missing = {rank: self.trace.files[rank] for rank in asked if rank not in self.ranks.keys() | self._failed}
+        """Load some ranks, all for None, without those that cannot be read. NothingToReadError if none can."""
+        requested = list(self.trace.files) if ranks is None else list(ranks)
+        missing = {rank: self.trace.files[rank] for rank in requested if rank not in self.ranks.keys() | self._failed}
         for rank, loaded in _loaded(missing, partial(_load, window=self.window, options=self.trace.options), self.jobs):
             if isinstance(loaded, str):
                 self._failed[rank] = loaded
@@ -44,22 +44,22 @@ class Run:
             self.ranks[rank] = loaded
             self.problems += [f"{name}: not used: {reason}" for name, reason in loaded.problems]
             self.problems += loaded.salvaged
-        if asked and not any(rank in self.ranks for rank in asked):
-            raise NothingToReadError("; ".join(self._failed.get(rank, f"no rank {rank}") for rank in asked))
+        if requested and not any(rank in self.ranks for rank in requested):
+            raise NothingToReadError("; ".join(self._failed.get(rank, f"no rank {rank}") for rank in requested))
         self.ranks = dict(sorted(self.ranks.items()))
-        return {rank: self.ranks[rank] for rank in asked if rank in self.ranks}
+        return {rank: self.ranks[rank] for rank in requested if rank in self.ranks}
 
     def narrowed(self, window: Window) -> Run:
-        """Return the same run seen through another window."""
-        other = Run(self.trace, window, self.jobs)
-        other.ranks = {rank: each.narrowed(window) for rank, each in self.ranks.items()}
-        other.problems, other._failed = self.problems, self._failed
-        return other
+        """Return the run with another window of time."""
+        run = Run(self.trace, window, self.jobs)
+        run.ranks = {rank: loaded.narrowed(window) for rank, loaded in self.ranks.items()}
+        run.problems, run._failed = self.problems, self._failed
+        return run
 
     @property
     def start_ns(self) -> int:
         """Zero of relative times: the earliest start of a complete event on any rank."""
-        starts = [each.start_ns for each in self.load().values() if each.start_ns is not None]
+        starts = [loaded.start_ns for loaded in self.load().values() if loaded.start_ns is not None]
         return min(starts, default=0)
 
 
@@ -87,21 +87,21 @@ def open_trace(
     folder: str | Path = DEFAULT_TRACE_DIR,
     options: ReadOptions | None = None,
 ) -> Trace:
-    """Find the files of a run, of a folder or given one by one; names that are not absolute are those of the folder."""
+    """Find the files of a run, all of a folder or by name; relative names are looked for in the folder, too."""
 
-    def placed(name: str | Path) -> Path:
+    def path_of(name: str | Path) -> Path:
         path = located(name)
         return path if is_remote(path) or path.is_absolute() or path.exists() else located(folder) / path
 
-    how = options or ReadOptions()
+    read_options = options or ReadOptions()
     if files is None:
-        return Trace.open(located(folder).expanduser(), options=how)
+        return Trace.open(located(folder).expanduser(), options=read_options)
     if isinstance(files, Mapping):
         return Trace.open(
             {
-                rank: tuple(map(placed, name)) if isinstance(name, (tuple, list)) else placed(name)
+                rank: tuple(map(path_of, name)) if isinstance(name, (tuple, list)) else path_of(name)
                 for rank, name in files.items()
             },
-            options=how,
+            options=read_options,
         )
-    return Trace.open([placed(name) for name in files], options=how)
+    return Trace.open([path_of(name) for name in files], options=read_options)

@@ -1,4 +1,4 @@
-"""Memory by category over time, from the raw file of PyTorch's `export_memory_timeline`."""
+"""Memory of tensors by category over time, from the raw file of PyTorch's `export_memory_timeline`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CATEGORIES = (
 )
 _UNKNOWN = len(CATEGORIES) - 1
 _FIELDS = 4  # Time (ns), action, bytes (negative where they go), category.
-_MOST_POINTS = 1_000
+_MAX_POINTS = 1_000
 
 
 class Peak(NamedTuple):
@@ -48,14 +48,14 @@ class Peak(NamedTuple):
 
 
 class MemoryAnalysis:
-    """What the raw file (`….raw.json.gz`, or plain JSON) of `export_memory_timeline` says.
+    """Memory over time from the raw file (`….raw.json.gz`, or plain JSON) of `export_memory_timeline`.
 
-    The file is a list of [time in ns, action, bytes, category]. What was there before profiling has a negative time and
-    counts from the first event on.
+    The file is a list of [time in ns, action, bytes, category]. Tensors from before profiling have a negative time and
+    count from the first event on.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Read the file. TraceFileError if it is none of that kind."""
+        """Read the file. TraceFileError if it is no such file."""
         self.path = Path(path)
         self.times, self.sizes = _levels(*_events_of(self.path))
 
@@ -70,7 +70,7 @@ class MemoryAnalysis:
         return frame.assign(total=self.sizes.sum(axis=1))
 
     def peak(self) -> Peak:
-        """When most memory was in use, and for what."""
+        """Return the time of the largest total, and its bytes by category."""
         frame = self.timeline()
         if not len(frame):
             return Peak(0, 0, {})
@@ -81,7 +81,7 @@ class MemoryAnalysis:
     def chart(self) -> Chart:
         """Memory by category over time."""
         frame = self.timeline()
-        frame = frame.iloc[thinned(frame["total"].to_numpy(), _MOST_POINTS)]
+        frame = frame.iloc[thinned(frame["total"].to_numpy(), _MAX_POINTS)]
         used = [name for name in CATEGORIES if frame[name].any()]
         long = frame.melt("time", used, var_name="category", value_name="bytes")
         return Chart(
@@ -102,29 +102,29 @@ class MemoryAnalysis:
         """Show memory by category over time, in GiB; or save the figure as images/memory_plot.html."""
         from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
-        made = figure(self.chart())
+        memory_figure = figure(self.chart())
         if not save_graph:
-            made.show()
+            memory_figure.show()
             return
         Path("images").mkdir(exist_ok=True)
-        made.write_html("images/memory_plot.html")
+        memory_figure.write_html("images/memory_plot.html")
 
 
 def _events_of(path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Times, bytes and categories of the file's events."""
     try:
         data = path.read_bytes()
-        raw = orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        events = orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     except (OSError, EOFError, zlib.error, orjson.JSONDecodeError) as error:
         raise TraceFileError(f"{path}: {error}") from error
-    if not isinstance(raw, list) or not all(isinstance(each, list) and len(each) >= _FIELDS for each in raw):
+    if not isinstance(events, list) or not all(isinstance(event, list) and len(event) >= _FIELDS for event in events):
         raise TraceFileError(f"{path}: not a raw memory timeline (a list of [time, action, bytes, category])")
     try:
-        times = np.array([each[0] for each in raw], np.int64)
-        sizes = np.array([each[2] for each in raw], np.int64)
+        times = np.array([event[0] for event in events], np.int64)
+        sizes = np.array([event[2] for event in events], np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         raise TraceFileError(f"{path}: times and bytes must be whole numbers ({error})") from error
-    return times, sizes, np.array([_category(each[3]) for each in raw], np.int64)
+    return times, sizes, np.array([_category(event[3]) for event in events], np.int64)
 
 
 def _category(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Operators and annotations with their kernels, under HTA's names."""
+"""Kernels and device work by operator and annotation, under HTA's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from htareport.algorithms.distinct import unique_sorted
 from htareport.analyses.kernels.operator_kernels import OperatorKernels
 from htareport.analyses.time.annotations import Annotations
 from htareport.hta.ranks import LoadedRanks
-from htareport.hta.units import PER_US
+from htareport.hta.units import DURATION_LABELS, PER_US, PERCENTILE_LABELS
 from htareport.rank import kernel_launches, kernel_stats
 from htareport.rank.annotations import annotation_of, device_annotations, host_annotations
 from htareport.rank.host_calls import innermost
@@ -24,39 +24,37 @@ from htareport.render import kernel_names
 
 _ATEN = "aten::"
 _DELAYS = {"op_delay": "avg_aten_op_launch_delay", "launch_delay": "avg_runtime_delay"}
-_STATISTICS = {"sum": "sum (us)", "max": "max (us)", "min": "min (us)", "std": "stddev", "mean": "mean (us)"}
-_QUANTILES = {"p50": "p50 (us)", "p95": "p95 (us)"}
 
 
 class Operators(LoadedRanks):
-    """What operators and annotations launch, and in which order."""
+    """Analyses of the device work of operators and annotations."""
 
     def get_aten_op_kernels_and_delay(
         self, ranks: list[int] | None = None, sort_by: Sequence[str] | None = None, visualize: bool = False
     ) -> dict[int, pd.DataFrame]:
         """Kernels launched by each operator with the mean delays (µs) of the first: by rank, in order of `sort_by`.
 
-        The operator is the innermost aten:: one around the launch, on the thread of the launch. As in HTA, copies and
-        fills are no kernels here.
+        The operator is the innermost aten:: one that encloses the launch, on its thread. As in HTA, copies and fills
+        are no kernels here.
         """
-        answer = {}
-        for trace in self.chosen(ranks):
-            table = _aten_operators(trace)
+        tables = {}
+        for rank in self.selected_ranks(ranks):
+            table = _aten_operators(rank)
             columns = [*(sort_by or ["occurrence_count"])]
-            answer[trace.rank] = table.sort_values(columns, ascending=False, kind="stable", ignore_index=True)
+            tables[rank.rank] = table.sort_values(columns, ascending=False, kind="stable", ignore_index=True)
         if visualize:
             analysis = OperatorKernels()
             self.show(analysis, self.mapped(analysis, ranks), "top", visualize=True)
-        return answer
+        return tables
 
     def get_gpu_kernels_with_user_annotations(
         self, rank: int, expand_names: bool = True, shorten_names: bool = True
     ) -> pd.DataFrame | None:
         """The device events of a rank with the annotation that each belongs to; None if the trace has no annotations.
 
-        It is the innermost one of the host around the launch (for autograd's own thread: on that of the forward pass),
-        else the innermost of the device around the start; `annotation_stack` names those around it too, outermost
-        first. Names are text; `expand_names` adds HTA's columns s_name, s_cat and s_user_annotation, which
+        It is the innermost one of the host that encloses the launch (for autograd's own thread: on that of the forward
+        pass), else the innermost of the device that encloses the start; `annotation_stack` has its ancestors too,
+        outermost first. Names are text; `expand_names` adds HTA's columns s_name, s_cat and s_user_annotation, which
         `shorten_names` makes short.
         """
         trace = self.rank(rank)
@@ -83,17 +81,19 @@ class Operators(LoadedRanks):
                 "device": events["device"],
                 "correlation": events["correlation"],
                 "iteration": events["step"],
-                "user_annotation": pd.Series([s and s.rpartition(_INTO)[2] for s in stacks.tolist()], dtype=object),
+                "user_annotation": pd.Series(
+                    [s and s.rpartition(_STACK_SEPARATOR)[2] for s in stacks.tolist()], dtype=object
+                ),
                 "annotation_stack": stacks,
             }
         )
         if expand_names:
             for column in ("name", "cat", "user_annotation"):
-                short = {
-                    each: kernel_names.short(each) if shorten_names else each
-                    for each in frame[column].dropna().unique()
+                labels = {
+                    text: kernel_names.short(text) if shorten_names else text
+                    for text in frame[column].dropna().unique()
                 }
-                frame[f"s_{column}"] = frame[column].map(short)
+                frame[f"s_{column}"] = frame[column].map(labels)
         return frame
 
     def get_gpu_user_annotation_breakdown(
@@ -107,83 +107,90 @@ class Operators(LoadedRanks):
     ) -> pd.DataFrame | None:
         """Statistics of single annotations by name and rank; None where there is none.
 
-        By rank the names of largest sum until they cover `duration_ratio` of it or are `num_kernels`; the rest are one
-        row "others", but for names that match one of the regular expressions.
+        By rank the names of largest sum until they cover `duration_ratio` of it or are `num_kernels`; all others are
+        one row "others", except names that match one of the regular expressions.
         """
-        wanted = [re.compile(pattern) for pattern in allowlist_patterns or ()]
-        parts = []
-        for trace in self.ranks_loaded.values():
-            of_place = device_annotations if use_gpu_annotation else host_annotations
-            rows = of_place(trace)
-            name = pd.Series(trace.names(rows["name"].to_numpy(np.int32)).astype(object), dtype=object)
+        patterns = [re.compile(pattern) for pattern in allowlist_patterns or ()]
+        tables = []
+        for rank in self.ranks_loaded.values():
+            annotations = device_annotations if use_gpu_annotation else host_annotations
+            rows = annotations(rank)
+            name = pd.Series(rank.names(rows["name"].to_numpy(np.int32)).astype(object), dtype=object)
             if len(rows):
-                parts.append(_annotation_statistics(name, rows["dur"], wanted, num_kernels, duration_ratio, trace.rank))
-        if not parts:
+                tables.append(
+                    _annotation_statistics(name, rows["dur"], patterns, num_kernels, duration_ratio, rank.rank)
+                )
+        if not tables:
             return None
         if visualize:
             analysis = Annotations()
-            place = "device" if use_gpu_annotation else "host"
+            side = "device" if use_gpu_annotation else "host"
             frames = self.mapped(analysis)
-            for chart in (place, "durations", "ranks"):
+            for chart in (side, "durations", "ranks"):
                 self.show(analysis, frames, chart, visualize=True, renderer=image_renderer or "")
-        return pd.concat(parts).sort_values(["rank", "name"], ignore_index=True)
+        return pd.concat(tables).sort_values(["rank", "name"], ignore_index=True)
 
 
-_INTO = " > "
+_STACK_SEPARATOR = " > "
 
 
-def _aten_operators(trace: Rank) -> pd.DataFrame:
-    events, host = trace.device_events, trace.host
-    aten_names = np.array([name.startswith(_ATEN) for name in trace.loaded.strings], np.bool_)
+def _aten_operators(rank: Rank) -> pd.DataFrame:
+    events, host = rank.device_events, rank.host
+    aten_names = np.array([name.startswith(_ATEN) for name in rank.loaded.strings], np.bool_)
     is_aten = host.of_level("operator") & aten_names[host["name"]]
-    aten = kernel_launches.around(trace, innermost(host, is_aten))
-    calls = operator_calls(trace, aten, (events["kind"] != "memory").to_numpy())
+    aten = kernel_launches.around(rank, innermost(host, is_aten))
+    calls = operator_calls(rank, aten, (events["kind"] != "memory").to_numpy())
     groups = calls.sequences.groupby(["operator", "number"], sort=False)
     table = groups.agg(
         first=("first", "first"), stop=("stop", "first"), count=("row", "size"),
         op_delay=("op_delay", "mean"), launch_delay=("launch_delay", "mean"), device=("device", "sum"),
     ).reset_index()  # fmt: skip
     sequences = [
-        " -> ".join(kernel_launches.texts(trace, calls.codes[first:stop].tolist()))
+        " -> ".join(kernel_launches.texts(rank, calls.codes[first:stop].tolist()))
         for first, stop in zip(table["first"], table["stop"], strict=True)
     ]
-    out = pd.DataFrame({"aten_op_name": pd.Series(kernel_launches.texts(trace, table["operator"]), dtype=object)})
-    out["kernel_sequence"] = pd.Series(sequences, dtype=object)
-    out["occurrence_count"] = table["count"]
+    kernels = pd.DataFrame({"aten_op_name": pd.Series(kernel_launches.texts(rank, table["operator"]), dtype=object)})
+    kernels["kernel_sequence"] = pd.Series(sequences, dtype=object)
+    kernels["occurrence_count"] = table["count"]
     for column, label in _DELAYS.items():
-        out[label] = (table[column] / PER_US).round(3)
-    out["GPU kernel duration (us)"] = table["device"] / PER_US
-    return out.sort_values(["aten_op_name", "kernel_sequence"], ignore_index=True)
+        kernels[label] = (table[column] / PER_US).round(3)
+    kernels["GPU kernel duration (us)"] = table["device"] / PER_US
+    return kernels.sort_values(["aten_op_name", "kernel_sequence"], ignore_index=True)
 
 
-def _stacks(trace: Rank, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.Series[Any]:
-    """Names of the annotation of each device event and of those around it, outermost first; None for none."""
+def _stacks(rank: Rank, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.Series[Any]:
+    """Names of the annotation of each device event and its ancestors, outermost first; None for none."""
     parent, name = on_host["parent"], on_host["name"]
-    used = {}
+    texts = {}
     for row in unique_sorted(owner[owner >= 0]).tolist():
-        stack, at = [], row
-        while at >= 0:
-            stack.append(int(name[at]))
-            at = int(parent[at])
-        used[row] = _INTO.join(reversed(kernel_launches.texts(trace, stack)))
-    return pd.Series([used.get(row) for row in owner.tolist()], dtype=object)
+        stack, ancestor = [], row
+        while ancestor >= 0:
+            stack.append(int(name[ancestor]))
+            ancestor = int(parent[ancestor])
+        texts[row] = _STACK_SEPARATOR.join(reversed(kernel_launches.texts(rank, stack)))
+    return pd.Series([texts.get(row) for row in owner.tolist()], dtype=object)
 
 
 def _annotation_statistics(
-    name: pd.Series[Any], dur: pd.Series[Any], wanted: list[re.Pattern[str]], most: int, ratio: float, rank: int
+    names: pd.Series[Any],
+    durations: pd.Series[Any],
+    patterns: list[re.Pattern[str]],
+    max_names: int,
+    min_share: float,
+    rank: int,
 ) -> pd.DataFrame:
-    sums = dur.groupby(name).sum().rename("sum").rename_axis("name").reset_index().assign(kind="")
+    sums = durations.groupby(names).sum().rename("sum").rename_axis("name").reset_index().assign(kind="")
     sums = sums.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
-    shown = set(sums["name"][kernel_stats.top_names(sums, most, ratio)])
-    shown |= {each for each in sums["name"] if any(pattern.search(each) for pattern in wanted)}
-    groups = dur.groupby(name.where(name.isin(list(shown)), "others"))
-    found = groups.agg(["sum", "max", "min", "std", "mean"]).fillna({"std": 0.0})
-    found["p50"], found["p95"] = groups.quantile(0.5), groups.quantile(0.95)
-    table = pd.DataFrame({"name": found.index.to_numpy(object)})
-    for column, label in _STATISTICS.items():
-        table[label] = found[column].to_numpy() / PER_US
+    shown = set(sums["name"][kernel_stats.top_names(sums, max_names, min_share)])
+    shown |= {name for name in sums["name"] if any(pattern.search(name) for pattern in patterns)}
+    groups = durations.groupby(names.where(names.isin(list(shown)), "others"))
+    table_stats = groups.agg(["sum", "max", "min", "std", "mean"]).fillna({"std": 0.0})
+    table_stats["p50"], table_stats["p95"] = groups.quantile(0.5), groups.quantile(0.95)
+    table = pd.DataFrame({"name": table_stats.index.to_numpy(object)})
+    for column, label in DURATION_LABELS.items():
+        table[label] = table_stats[column].to_numpy() / PER_US
     table["rank"] = rank
     table["count"] = groups.size().to_numpy()
-    for column, label in _QUANTILES.items():
-        table[label] = found[column].to_numpy() / PER_US
+    for column, label in PERCENTILE_LABELS.items():
+        table[label] = table_stats[column].to_numpy() / PER_US
     return table

@@ -1,4 +1,4 @@
-"""The ranks behind `TraceAnalysis`: loading them, running an analysis over them, showing its chart."""
+"""The base of `TraceAnalysis`: loads ranks, runs analyses of the report over them, and shows their charts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class LoadedRanks:
     `trace_files` is {rank: file or files}, a list of files, or None for all traces of the folder `trace_dir`.
     `include_last_profiler_step=False` leaves out GPU work that is launched in or after each rank's last profiler step.
     `salvage=True` keeps the complete events of files that are damaged or end early, and warns of each. `jobs` is in how
-    many processes ranks are loaded; a script that asks for more than one needs the usual `if __name__ == "__main__":`.
-    `cache` is the folder in which what was read of large files is kept for the next time, the user's own for True, none
-    for False (only where pyarrow is installed).
+    many processes ranks are loaded; a script that uses several needs the usual `if __name__ == "__main__":`. `cache` is
+    the folder that caches what was read of large files, the user's own for True, none for False (needs pyarrow).
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class LoadedRanks:
         jobs: int = 1,
         cache: str | Path | bool = True,
     ) -> None:
-        """Load every rank. NothingToReadError if there is none; a rank that cannot be read is warned of."""
+        """Load every rank, and warn of those that cannot be read. NothingToReadError if none can."""
         window = ALL if include_last_profiler_step else Window(without_last_step=True)
         options = ReadOptions(salvage=salvage).cached(cache)
         self.run = Run(open_trace(trace_files, trace_dir, options), window, jobs)
@@ -50,21 +49,21 @@ class LoadedRanks:
             warnings.warn(problem, stacklevel=2)
 
     @classmethod
-    def of(cls, t: HtaTrace) -> Self:
-        """Analyses of a trace that was opened by HTA's `Trace`."""
-        made = cls.__new__(cls)
-        made.run = t.run
-        made.run.load()
-        made.__dict__["t"] = t
-        return made
+    def from_trace(cls, t: HtaTrace) -> Self:
+        """Return the analyses of an opened `Trace` of HTA."""
+        ranks = cls.__new__(cls)
+        ranks.run = t.run
+        ranks.run.load()
+        ranks.__dict__["t"] = t
+        return ranks
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.trace.label!r}, ranks={list(self.ranks_loaded)})"
 
     @cached_property
     def t(self) -> HtaTrace:
-        """The events as HTA's `Trace` gives them; a rank's are read again, with their arguments, when asked for."""
-        return HtaTrace.of(self.run)
+        """The events as HTA's `Trace` gives them; those of a rank are read again on first use, with all arguments."""
+        return HtaTrace.from_run(self.run)
 
     @property
     def trace(self) -> Trace:
@@ -77,28 +76,28 @@ class LoadedRanks:
         return self.run.ranks
 
     def rank(self, rank: int) -> Rank:
-        """Return one rank's events and derived tables. KeyError names the ranks there are."""
+        """Return the facts of one rank. KeyError, with the ranks of the run, if it was not loaded."""
         if rank not in self.ranks_loaded:
             raise KeyError(f"no rank {rank}; there are {sorted(self.ranks_loaded)}")
         return self.ranks_loaded[rank]
 
-    def chosen(self, ranks: Iterable[int] | None) -> list[Rank]:
-        """Return the ranks asked for, all for None."""
+    def selected_ranks(self, ranks: Iterable[int] | None) -> list[Rank]:
+        """Return some ranks, all for None."""
         return list(self.ranks_loaded.values()) if ranks is None else [self.rank(rank) for rank in ranks]
 
     def mapped(self, analysis: Analysis, ranks: Iterable[int] | None = None) -> Frames:
-        """What an analysis makes of some ranks, all rows; those that lack what it needs have empty rows, if any."""
-        parts: list[Frames] = []
-        for trace in self.chosen(ranks):
-            lacking = analysis.requires - trace.capabilities
-            frames = analysis.without(trace) if lacking else analysis.map(trace)
+        """Return the frames of an analysis for some ranks, with all rows."""
+        results: list[Frames] = []
+        for rank in self.selected_ranks(ranks):
+            missing = analysis.requires - rank.capabilities
+            frames = analysis.without(rank) if missing else analysis.map(rank)
             if frames is not None:
-                parts.append({name: frame.assign(rank=trace.rank) for name, frame in frames.items()})
-        return {name: concat([p[name] for p in parts]) for name in parts[0]} if parts else {}
+                results.append({name: frame.assign(rank=rank.rank) for name, frame in frames.items()})
+        return {name: concat([frames[name] for frames in results]) for name in results[0]} if results else {}
 
     def combined(self, analysis: Analysis, frames: Frames) -> Frames:
-        """The same, joined for the report's tables and charts."""
-        has_steps = any(len(trace.steps) for trace in self.ranks_loaded.values())
+        """Return frames combined for the tables and charts of the report."""
+        has_steps = any(len(rank.steps) for rank in self.ranks_loaded.values())
         return analysis.combine(frames, Job(tuple(self.ranks_loaded), self.run.start_ns, has_steps))
 
     def show(
@@ -111,19 +110,19 @@ class LoadedRanks:
         renderer: str = "",
         shares: bool = False,
     ) -> None:
-        """Show a chart of the report, as a Plotly figure; of stacked bars the shares of their whole, if asked for."""
+        """Show a chart of the report as a Plotly figure; with `shares`, stacked bars as shares of their sum."""
         if not visualize or not frames:
             return
         from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
         charts = analysis.charts(self.combined(analysis, frames))
-        found = next((each for each in charts if each.name == chart), None)
-        if found is not None:
-            figure(_as_shares(found) if shares else found).show(renderer=renderer or None)
+        match = next((drawn for drawn in charts if drawn.name == chart), None)
+        if match is not None:
+            figure(_as_shares(match) if shares else match).show(renderer=renderer or None)
 
 
 def _as_shares(chart: Chart) -> Chart:
-    """Stacked bars that are 100 % high."""
-    whole = chart.frame.groupby(chart.x, sort=False)[chart.y].transform("sum")
-    frame = chart.frame.assign(**{chart.y: chart.frame[chart.y] / whole.where(whole > 0)})
+    """Stacked bars as shares of their sum."""
+    totals = chart.frame.groupby(chart.x, sort=False)[chart.y].transform("sum")
+    frame = chart.frame.assign(**{chart.y: chart.frame[chart.y] / totals.where(totals > 0)})
     return replace(chart, frame=frame, y_unit=Unit.RATIO)

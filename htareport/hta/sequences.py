@@ -1,4 +1,4 @@
-"""Sequences of kernels under operators, under HTA's names."""
+"""Frequent sequences of kernels under operators, under HTA's names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = ("pattern", "count", "GPU kernel duration (us)", "CPU op duration (us
 
 
 class Sequences(LoadedRanks):
-    """In which order operators launch what."""
+    """Analysis of the order in which operators launch device work."""
 
     def get_frequent_cuda_kernel_sequences(
         self,
@@ -38,32 +38,30 @@ class Sequences(LoadedRanks):
     ) -> pd.DataFrame:
         """Sequences of kernels under the calls whose name contains `operator_name`, most frequent first.
 
-        As in HTA, of these calls (operators, annotations, runtime calls) those count that have the fewest calls around
-        them, and that launch at least `min_pattern_len` kernels, copies and fills; unlike in HTA the fewest on their
+        As in HTA, of these calls (operators, annotations, runtime calls) only the outermost count, with the fewest
+        ancestors, that launch at least `min_pattern_len` kernels, copies and fills; unlike in HTA the fewest on their
         thread, and Python functions are no calls. A pattern is the name of the call and those of all that is launched
         below it, in order of start. With `output_dir` the file overlaid_<name of the trace file> there marks the first
-        `top_k` of them (see augment.sequences.write_patterns); so many the picture shows, too.
+        `top_k` of them (see export.sequences.write_patterns); the chart shows as many.
         """
         trace = self.rank(rank)
-        frequent_cuda_kernel_sequences = (
-            _Patterns.of(trace, operator_name, min_pattern_len) if operator_name else _Patterns.none()
+        patterns = (
+            _Patterns.under_operator(trace, operator_name, min_pattern_len) if operator_name else _Patterns.none()
         )
-        if visualize and len(frequent_cuda_kernel_sequences.table):
+        if visualize and len(patterns.table):
             from htareport.render.charts.plotly import figure  # noqa: PLC0415  only who asks for pictures loads Plotly
 
-            figure(_chart(frequent_cuda_kernel_sequences.table.head(top_k), operator_name)).show()
-        if output_dir and len(frequent_cuda_kernel_sequences.table):
+            figure(_chart(patterns.table.head(top_k), operator_name)).show()
+        if output_dir and len(patterns.table):
             folder = CopyFolder(Path(output_dir).expanduser(), [capture.path for capture in trace.captures])
-            write_patterns(
-                trace, folder, frequent_cuda_kernel_sequences.marked(trace, top_k), compress=compress_other_kernels
-            )
-        return frequent_cuda_kernel_sequences.table
+            write_patterns(trace, folder, patterns.marked(trace, top_k), compress=compress_other_kernels)
+        return patterns.table
 
     get_frequent_cuda_kernel_patterns = get_frequent_cuda_kernel_sequences  # As HTA's README calls it.
 
 
 class _Patterns(NamedTuple):
-    """The table, and for each call (row of the host table) the row of the table, and its device events."""
+    """The table of patterns, and of each call (row of the host table) the row of its pattern and its device events."""
 
     table: pd.DataFrame
     calls: NDArray[np.int64]
@@ -73,26 +71,26 @@ class _Patterns(NamedTuple):
 
     @classmethod
     def none(cls) -> _Patterns:
-        """Return that there are none."""
+        """Return an empty table."""
         empty = np.zeros(0, np.int64)
         return cls(pd.DataFrame(columns=_COLUMNS), empty, empty, empty, empty)
 
     @classmethod
-    def of(cls, trace: Rank, operator_name: str, fewest: int) -> _Patterns:
-        """Find the patterns of a rank."""
-        nodes, counts, kernel_time = _outermost_calls(trace, operator_name, fewest)
+    def under_operator(cls, rank: Rank, operator_name: str, min_kernels: int) -> _Patterns:
+        """Return the patterns of kernels under some calls of a rank."""
+        nodes, counts, kernel_time = _outermost_calls(rank, operator_name, min_kernels)
         if not len(nodes):
             return cls.none()
-        kernels, owners = kernel_launches.kernels_under(trace, nodes, counts)
-        codes, stop = trace.device_events["name"].cat.codes.to_numpy()[kernels], np.cumsum(counts)
+        kernels, owners = kernel_launches.kernels_under(rank, nodes, counts)
+        codes, stop = rank.device_events["name"].cat.codes.to_numpy()[kernels], np.cumsum(counts)
         calls = pd.DataFrame(
             {
-                "operator": kernel_launches.names_of(trace, nodes),
+                "operator": kernel_launches.names_of(rank, nodes),
                 "number": numbers_of(stop - counts, stop, codes),
                 "first": stop - counts,
                 "kernels": counts,
                 "gpu": kernel_time,
-                "cpu": trace.host.at("dur", nodes),
+                "cpu": rank.host.at("dur", nodes),
             }
         )
         groups = calls.groupby(["operator", "number"], sort=False)
@@ -101,39 +99,39 @@ class _Patterns(NamedTuple):
             gpu=("gpu", "sum"), cpu=("cpu", "sum"),
         ).reset_index()  # fmt: skip
         patterns = [
-            "|".join(kernel_launches.texts(trace, [operator, *codes[first : first + length].tolist()]))
+            "|".join(kernel_launches.texts(rank, [operator, *codes[first : first + length].tolist()]))
             for operator, first, length in zip(table["operator"], table["first"], table["kernels"], strict=True)
         ]
         values = (patterns, table["count"].to_numpy(), table["gpu"] / PER_US, table["cpu"] / PER_US)
         frame = pd.DataFrame(dict(zip(_COLUMNS, values, strict=True)))
         frame = frame.sort_values(["count", "pattern"], ascending=[False, True])
-        place = np.empty(len(frame), np.int64)
-        place[frame.index] = np.arange(len(frame))
-        return cls(frame.reset_index(drop=True), nodes, place[groups.ngroup().to_numpy()], kernels, owners)
+        row_of = np.empty(len(frame), np.int64)
+        row_of[frame.index] = np.arange(len(frame))
+        return cls(frame.reset_index(drop=True), nodes, row_of[groups.ngroup().to_numpy()], kernels, owners)
 
-    def marked(self, trace: Rank, most: int) -> list[Pattern]:
+    def marked(self, rank: Rank, max_patterns: int) -> list[Pattern]:
         """Return the first patterns with the rows of their calls and device events."""
         marked = []
-        for place, row in self.table.head(most).iterrows():
-            mine = np.flatnonzero(self.rows == place)
-            events = trace.device_events.iloc[self.kernels[np.isin(self.owners, mine)]]
-            marked.append(Pattern(row["pattern"], int(row["count"]), [trace.host.frame(self.calls[mine]), events]))
+        for pattern_row, row in self.table.head(max_patterns).iterrows():
+            positions = np.flatnonzero(self.rows == pattern_row)
+            events = rank.device_events.iloc[self.kernels[np.isin(self.owners, positions)]]
+            marked.append(Pattern(row["pattern"], int(row["count"]), [rank.host.frame(self.calls[positions]), events]))
         return marked
 
 
 def _outermost_calls(
-    trace: Rank, operator_name: str, fewest: int
+    rank: Rank, operator_name: str, min_kernels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Calls of the name with the fewest around them on their thread: rows of the host, kernels below, their time."""
-    host, events = trace.host, trace.device_events
-    holds = np.array([operator_name in name for name in trace.loaded.strings], np.bool_)
-    candidates = np.flatnonzero(holds[host["name"]]) if len(host) else np.zeros(0, np.int64)
+    """Outermost calls of a name on each thread: rows of the host, number of kernels below, sum of their durations."""
+    host, events = rank.host, rank.device_events
+    has_name = np.array([operator_name in name for name in rank.loaded.strings], np.bool_)
+    candidates = np.flatnonzero(has_name[host["name"]]) if len(host) else np.zeros(0, np.int64)
     depth = host.at("depth", candidates)
     rows = launching_rows(host, events["launch"].to_numpy())
     work = work_under(host["parent"], rows, events["ts"].to_numpy(), events["end"].to_numpy())
     thread = pd.factorize(host.at("thread", candidates))[0]
     nodes = candidates[depth == pd.Series(depth).groupby(thread).transform("min").to_numpy()]
-    nodes = nodes[work.num_kernels[nodes] >= max(fewest, 1)]
+    nodes = nodes[work.num_kernels[nodes] >= max(min_kernels, 1)]
     return nodes, work.num_kernels[nodes], work.kernel_dur_sum[nodes]
 
 

@@ -1,4 +1,4 @@
-"""Shows charts as Plotly figures, or writes them to a file, which needs no further package for HTML and SVG."""
+"""Shows charts as Plotly figures, or writes them as HTML, SVG or PNG; only PNG needs another package."""
 
 from __future__ import annotations
 

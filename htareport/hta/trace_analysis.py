@@ -1,4 +1,4 @@
-"""`TraceAnalysis`: what HTA's class of that name answers, as DataFrames in µs."""
+"""`TraceAnalysis`: HTA's class of analyses, whose results are DataFrames in µs."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_the_trace_of_an_analysis(run):
     analysis = TraceAnalysis(trace_dir=run, include_last_profiler_step=False)
     assert set(analysis.t.get_trace(3)["iteration"]) == {4}
     assert analysis.t is analysis.t
-    again = TraceAnalysis.of(analysis.t)
+    again = TraceAnalysis.from_trace(analysis.t)
     assert again.t is analysis.t
     pd.testing.assert_frame_equal(again.get_temporal_breakdown(), analysis.get_temporal_breakdown())
 

@@ -29,7 +29,7 @@ class BreakdownAnalysis:
         show_idle_interval_stats: bool = False,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Idle time of a rank's streams by cause; the delay (µs) comes first here."""
-        chosen = TraceAnalysis.of(t)
-        return chosen.get_idle_time_breakdown(
+        analysis = TraceAnalysis.from_trace(t)
+        return analysis.get_idle_time_breakdown(
             [rank], streams, visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
         )

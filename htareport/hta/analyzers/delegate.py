@@ -1,4 +1,4 @@
-"""Methods of TraceAnalysis as functions that take a `Trace`."""
+"""Turns methods of TraceAnalysis into functions that take a `Trace`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def of_trace(
 
     @functools.wraps(method)
     def call(t: Trace, *arguments: P.args, **options: P.kwargs) -> Answer:
-        return method(TraceAnalysis.of(t), *arguments, **options)
+        return method(TraceAnalysis.from_trace(t), *arguments, **options)
 
-    first, *others = inspect.signature(method).parameters.values()
-    call.__signature__ = inspect.Signature([first.replace(name="t"), *others])  # type: ignore[attr-defined]
+    self_parameter, *parameters = inspect.signature(method).parameters.values()
+    call.__signature__ = inspect.Signature([self_parameter.replace(name="t"), *parameters])  # type: ignore[attr-defined]
     return staticmethod(call)

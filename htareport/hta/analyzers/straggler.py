@@ -1,4 +1,4 @@
-"""Profiler steps by rank, and stragglers found in frames alone."""
+"""Profiler steps by rank, and stragglers found in frames of events."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from htareport.hta.units import PER_US
 
 def extract_iteration_info(trace: Trace) -> pd.DataFrame:
     """Return profiler_step, ts, dur and end (µs) of each profiler step, indexed by rank and iter (its number)."""
-    zero, parts = trace.run.start_ns, []
+    origin_ns, frames = trace.run.start_ns, []
     for rank in sorted(trace.run.load()):
         steps = trace.rank(rank).steps
         rows = pd.DataFrame({"rank": rank, "iter": steps["number"], "profiler_step": steps["number"]})
-        rows["ts"], rows["end"] = (steps["start"] - zero) / PER_US, (steps["end"] - zero) / PER_US
-        parts.append(rows.assign(dur=rows["end"] - rows["ts"]))
+        rows["ts"], rows["end"] = (steps["start"] - origin_ns) / PER_US, (steps["end"] - origin_ns) / PER_US
+        frames.append(rows.assign(dur=rows["end"] - rows["ts"]))
     columns = ["profiler_step", "ts", "dur", "end"]
-    return pd.concat(parts, ignore_index=True).set_index(["rank", "iter"])[columns]
+    return pd.concat(frames, ignore_index=True).set_index(["rank", "iter"])[columns]
 
 
 def find_stragglers_with_late_start_comm_kernels(
@@ -28,7 +28,7 @@ def find_stragglers_with_late_start_comm_kernels(
     """Return 1 for each rank of a frame (with the column `rank`) that starts collectives late, 0 for the others.
 
     The clocks of ranks are taken as they are; get_potential_stragglers aligns them first. At most `n_stragglers` are
-    named, and nobody whose lateness may be chance. With `visualize` the ranks' timelines of collectives are shown.
+    named, and none whose lateness may be chance. With `visualize` the ranks' timelines of collectives are shown.
     """
     del symbol_table  # Names are text.
     late = late_ranks(df)[: max(1, n_stragglers)]

@@ -15,7 +15,7 @@ Numbers = Sequence[int] | None
 
 def plot_timeline(title: str, events: pd.DataFrame, ranks: Numbers = None) -> None:
     """Draw prepared events, of some ranks (all for None)."""
-    plot_events_timeline(title, _chosen(events, "rank", ranks), TimelinePlotSetting())
+    plot_events_timeline(title, _selected(events, "rank", ranks), TimelinePlotSetting())
 
 
 def prepare_timeline_gpu_events(
@@ -27,8 +27,8 @@ def prepare_timeline_gpu_events(
     duration_threshold: int = 1000,
 ) -> pd.DataFrame:
     """Return the device work to show, shorter events `duration_threshold` long; see prepare_timeline_events."""
-    for name, wanted in (("rank", ranks), ("iteration", iterations), ("stream", streams)):
-        df = _chosen(df, name, wanted)
+    for name, numbers in (("rank", ranks), ("iteration", iterations), ("stream", streams)):
+        df = _selected(df, name, numbers)
     setting = TimelinePlotSetting(
         event_type=EventType.GPUEvents, multi_ranks="rank" in df, short_events_display_duration=duration_threshold
     )
@@ -57,10 +57,10 @@ def plot_timeline_gpu_kernels_from_trace(
     duration_threshold: int = 1000,
 ) -> None:
     """Draw the device work of some ranks of a run."""
-    chosen = sorted(trace_data.run.load()) if ranks is None else ranks
-    frames = pd.concat([trace_data.get_trace(rank).assign(rank=rank) for rank in chosen], ignore_index=True)
+    selected = sorted(trace_data.run.load()) if ranks is None else ranks
+    frames = pd.concat([trace_data.get_trace(rank).assign(rank=rank) for rank in selected], ignore_index=True)
     plot_timeline_gpu_kernels(title, frames, None, None, iterations, streams, duration_threshold)
 
 
-def _chosen(df: pd.DataFrame, name: str, wanted: Numbers) -> pd.DataFrame:
-    return df if wanted is None or name not in df else df[df[name].isin(list(wanted))]
+def _selected(df: pd.DataFrame, name: str, numbers: Numbers) -> pd.DataFrame:
+    return df if numbers is None or name not in df else df[df[name].isin(list(numbers))]

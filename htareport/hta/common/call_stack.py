@@ -1,4 +1,4 @@
-"""Call stacks by thread, as HTA's critical path uses them: nesting on the host, without device work."""
+"""Call stacks by thread, as HTA's critical path uses them: nested calls of the host, without device work."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _PYTHON_ID, _PYTHON_PARENT = "python_id", "python_parent_id"
 
 
 class CallStackIdentity(NamedTuple):
-    """Which thread or stream a stack is of."""
+    """The thread or stream of a call stack."""
 
     rank: int = -1
     pid: Any = -1
     tid: Any = -1
 
     @classmethod
-    def of(cls, rank: int, thread: Any) -> Self:
-        """Return that of a rank's thread (pid, tid)."""
+    def for_thread(cls, rank: int, thread: Any) -> Self:
+        """Return the identity of a rank's thread (pid, tid)."""
         pid, tid = thread
         return cls(rank, pid, tid)
 
@@ -71,10 +71,10 @@ class CallStackGraph(Stack):
 class CallGraph:
     """The call stacks of all threads of some ranks.
 
-    They are written into the ranks' frames: `parent` (index of the row around, of the launch for device work) and
-    `depth` (-1 for device work; left out with HTA_DISABLE_CG_DEPTH=1). `remapped_tids` ({rank: {thread: other}}) puts
-    threads together, for which the frames keep their own number; `filter_func` leaves rows out. With
-    `pre_process_trace_data` Python functions end with the one around them.
+    They are written into the ranks' frames: `parent` (index of the enclosing row, of the launch for device work) and
+    `depth` (-1 for device work; left out with HTA_DISABLE_CG_DEPTH=1). `remapped_tids` ({rank: {thread: other}}) merges
+    threads, which keep their number in the frames; `filter_func` leaves rows out. With
+    `pre_process_trace_data` Python functions end with the one that calls them.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class CallGraph:
         df["parent"] = columns["parent"].reindex(df.index, fill_value=NULL_NODE_INDEX)
         if not disable_call_graph_depth():
             df["depth"] = depth.reindex(df.index, fill_value=-1)
-        for thread, mine in rows.groupby(["pid", "tid"], sort=True):
-            self._threads.append((CallStackIdentity.of(rank, thread), mine.index))
+        for thread, thread_rows in rows.groupby(["pid", "tid"], sort=True):
+            self._threads.append((CallStackIdentity.for_thread(rank, thread), thread_rows.index))
 
     @cached_property
     def call_stacks(self) -> list[CallStackGraph]:
@@ -114,19 +114,19 @@ class CallGraph:
         return [CallStackGraph(self._whole[who.rank].df.loc[rows], who) for who, rows in self._threads]
 
     def get_stack_of_node(self, node_id: int, rank: int, skip_ancestors: bool = False) -> pd.DataFrame:
-        """Return the rows of a node, of all below it (device work too), and of all around it. ValueError for none."""
+        """Return the rows of a node, its descendants, with device work, and ancestors. ValueError without it."""
         return self._whole[rank].stack_of(node_id, skip_ancestors=skip_ancestors)
 
     @staticmethod
     def constrain_child_time_within_parent(df: pd.DataFrame) -> None:
-        """Let Python functions end with the one around them (by python_id and python_parent_id), in place."""
+        """Let Python functions end with their caller (by python_id and python_parent_id), in place."""
         python = df[df[_PYTHON_ID] >= 0].sort_values("ts", kind="stable")
         ends = pd.Series((python["ts"] + python["dur"]).to_numpy(), python[_PYTHON_ID].to_numpy())
         ends = ends[~ends.index.duplicated()]
-        for place, own, around in zip(python.index, python[_PYTHON_ID], python[_PYTHON_PARENT], strict=True):
-            if around in ends.index and ends[around] < ends[own]:  # Outer ones come first, so theirs is set.
-                ends[own] = ends[around]
-                df.loc[place, "dur"] = max(ends[own] - df.loc[place, "ts"], 0)
+        for label, python_id, parent in zip(python.index, python[_PYTHON_ID], python[_PYTHON_PARENT], strict=True):
+            if parent in ends.index and ends[parent] < ends[python_id]:  # Callers come first, so theirs is final.
+                ends[python_id] = ends[parent]
+                df.loc[label, "dur"] = max(ends[python_id] - df.loc[label, "ts"], 0)
         df["end"] = np.where(df[_PYTHON_ID] >= 0, df["ts"] + df["dur"], df["end"])
 
     constrain_child_time_withinin_parent = constrain_child_time_within_parent  # HTA's spelling.

@@ -1,4 +1,4 @@
-"""Limits."""
+"""Limits of queues and durations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's execution traces (schemas 1.0.1 to 1.1.1-chakra), and which event of a Kineto trace each node is."""
+"""Reads PyTorch's execution traces (schemas 1.0.1 to 1.1.1-chakra), and finds the node of each event of a trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from htareport.errors import TraceFileError
 from htareport.hta.common.trace import Trace
 
 EXECUTION_TRACE_SUPPORTED_EVENTS = ["cpu_op", "user_annotation"]
-_NODE, _NONE = "et_node", -1
+_NODE, _MISSING = "et_node", -1
 _ATTRIBUTES = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
 _COLUMNS = {
     "op_schema": "op_schema",
@@ -35,13 +35,13 @@ class Node:
 
     name: str
     id: int
-    parent_id: int = _NONE
-    rf_id: int = _NONE
-    fw_parent_id: int = _NONE
-    seq_id: int = _NONE
-    scope: int = _NONE
-    tid: int = _NONE
-    fw_tid: int = _NONE
+    parent_id: int = _MISSING
+    rf_id: int = _MISSING
+    fw_parent_id: int = _MISSING
+    seq_id: int = _MISSING
+    scope: int = _MISSING
+    tid: int = _MISSING
+    fw_tid: int = _MISSING
     op_schema: str = ""
     inputs: list[Any] = field(default_factory=list)
     input_shapes: list[Any] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ExecutionTrace:
 
     schema: str
     nodes: Mapping[int, Node]
-    pid: int = _NONE
+    pid: int = _MISSING
     start_ts: int | None = None
     finish_ts: int | None = None
 
@@ -73,10 +73,10 @@ def load_execution_trace(et_file: str | Path) -> ExecutionTrace:
     try:
         data = path.read_bytes()
         raw = orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-        nodes = [_node(each) for each in raw["nodes"]]
-        about = {name: raw.get(name) for name in ("start_ts", "finish_ts")}
+        nodes = [_node(raw_node) for raw_node in raw["nodes"]]
+        times = {name: raw.get(name) for name in ("start_ts", "finish_ts")}
         return ExecutionTrace(
-            str(raw["schema"]), {node.id: node for node in nodes}, int(raw.get("pid", _NONE)), **about
+            str(raw["schema"]), {node.id: node for node in nodes}, int(raw.get("pid", _MISSING)), **times
         )
     except OSError as error:
         raise TraceFileError(f"{path}: {error.strerror or error}") from error
@@ -87,25 +87,26 @@ def load_execution_trace(et_file: str | Path) -> ExecutionTrace:
 
 
 def _node(raw: Mapping[str, Any]) -> Node:
-    """Read a node of either layout: attributes beside the rest (1.0.1), or as a list of names and values (chakra)."""
-    attributes = {each["name"]: each.get("value") for each in raw.get("attrs", ())}
-    found = {name: raw.get(name, attributes.get(name)) for name in _ATTRIBUTES}
-    more: dict[str, Any] = {name: _number(value) for name, value in found.items()}
-    more |= {"fw_parent_id": more.pop("fw_parent"), "op_schema": str(found["op_schema"] or "")}
-    more |= _tensors(raw, "input") | _tensors(raw, "output")
-    return Node(str(raw["name"]), int(raw["id"]), _number(raw.get("parent", raw.get("ctrl_deps"))), **more)
+    """Read a node of either layout: attributes as keys (1.0.1), or as a list of names and values (chakra)."""
+    attributes = {attribute["name"]: attribute.get("value") for attribute in raw.get("attrs", ())}
+    values = {name: raw.get(name, attributes.get(name)) for name in _ATTRIBUTES}
+    fields: dict[str, Any] = {name: _number(value) for name, value in values.items()}
+    fields |= {"fw_parent_id": fields.pop("fw_parent"), "op_schema": str(values["op_schema"] or "")}
+    fields |= _tensors(raw, "input") | _tensors(raw, "output")
+    return Node(str(raw["name"]), int(raw["id"]), _number(raw.get("parent", raw.get("ctrl_deps"))), **fields)
 
 
 def _tensors(raw: Mapping[str, Any], side: str) -> dict[str, list[Any]]:
-    given = raw.get(f"{side}s", [])
-    if isinstance(given, Mapping):  # chakra
-        return {f"{side}s": given.get("values", []), **{f"{side}_{k}": given.get(k, []) for k in ("shapes", "types")}}
-    return {f"{side}s": given, **{f"{side}_{kind}": raw.get(f"{side}_{kind}", []) for kind in ("shapes", "types")}}
+    tensors = raw.get(f"{side}s", [])
+    kinds = ("shapes", "types")
+    if isinstance(tensors, Mapping):  # chakra
+        return {f"{side}s": tensors.get("values", []), **{f"{side}_{kind}": tensors.get(kind, []) for kind in kinds}}
+    return {f"{side}s": tensors, **{f"{side}_{kind}": raw.get(f"{side}_{kind}", []) for kind in kinds}}
 
 
 def _number(value: Any) -> int:
-    """Return a whole number; ids of 64 bits that the file writes as the largest are none."""
-    return int(value) if isinstance(value, (int, float)) and 0 <= value < 2**63 else _NONE
+    """Return a whole number, -1 for others and for the largest id of 64 bits, which means none."""
+    return int(value) if isinstance(value, (int, float)) and 0 <= value < 2**63 else _MISSING
 
 
 def correlate_execution_trace(trace: Trace, rank: int, et: ExecutionTrace) -> None:
@@ -117,15 +118,15 @@ def correlate_execution_trace(trace: Trace, rank: int, et: ExecutionTrace) -> No
     df = trace.get_trace(rank)
     if "external_id" not in df:
         raise ValueError("the frame has no External ids: the parser configuration leaves them out")
-    rows = df["cat"].isin(EXECUTION_TRACE_SUPPORTED_EVENTS) & (df["external_id"] >= 0)
-    nodes = df["external_id"].where(rows).map(et.by_rf_id).astype("Int64")
+    is_supported = df["cat"].isin(EXECUTION_TRACE_SUPPORTED_EVENTS) & (df["external_id"] >= 0)
+    nodes = df["external_id"].where(is_supported).map(et.by_rf_id).astype("Int64")
     if not nodes.notna().any():
         raise ValueError(f"rank {rank}: no event has the id of a node: the traces were not recorded together")
     df[_NODE] = nodes
 
 
 def add_et_column(trace_df: pd.DataFrame, et: ExecutionTrace, column: str) -> None:
-    """Add something of each row's node to a frame, in place, as a column of that name: None for rows without a node.
+    """Add a field of each row's node to a frame, in place, as a column of that name: None for rows without a node.
 
     `column` is op_schema, input_shapes, input_types, output_shapes, output_types or et_node_name. ValueError for
     another, or before `correlate_execution_trace`.

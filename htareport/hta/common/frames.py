@@ -86,7 +86,7 @@ def _base(rank: Rank, zero_ns: int) -> pd.DataFrame:
 
 
 class _Links:
-    """Streams, launches and steps of rows, which are numbered through all categories, from the device events of a rank."""
+    """Stream, launch and step of rows, which are numbered through all categories, from the device events of a rank."""
 
     def __init__(self, rank: Rank, sizes: list[int]) -> None:
         self._rank, self._size = rank, sum(sizes)

@@ -1,4 +1,4 @@
-"""Timelines of events in a frame: what to show, prepared as a frame, and drawn. Times are µs."""
+"""Timelines of events: prepares a frame of the events to show, and draws it as a chart. Times are µs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from htareport.errors import UsageError
 from htareport.hta.common.trace_filter import AnyFilter
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 from htareport.hta.show import picture, show
-from htareport.hta.units import PER_US
+from htareport.hta.units import nanoseconds
 from htareport.hta.utils.utils import shorten_name
 from htareport.rank.events import KIND_DTYPE
 from htareport.report import Chart, Mark, Unit
@@ -34,7 +34,7 @@ REQUIRED_COLUMNS_FOR_CPU_GPU_ALIGNMENT = {
     *("index", "stream", "ts", "dur", "name", "first_kernel_start", "kernel_span", "num_kernels"),
 }
 _START, _END, _TASK = "calibrated_start_global", "calibrated_end_global", "task"
-_MOST_MARKS = 3_000
+_MAX_MARKS = 3_000
 _WORDS = re.compile(r"\s+|_+|-+")
 _COLOURS = {"compute": "compute", "comm": "communication", "memory": "memory"}
 
@@ -48,7 +48,7 @@ class EventType(Enum):
 
 
 class PlotFormat(Enum):
-    """What becomes of a timeline: HTML as text, a picture in the notebook, or a file (.html, .svg, .png)."""
+    """The output of a timeline: HTML as text, a picture in the notebook, or a file (.html, .svg, .png)."""
 
     HTML = "html"
     Inline = "inline"
@@ -57,7 +57,7 @@ class PlotFormat(Enum):
 
 @dataclass
 class TimelinePlotSetting:
-    """What is shown and how. Short events are shown `short_events_display_duration` (µs) long if they are amplified."""
+    """Which events are shown and how. Amplified, short ones are shown `short_events_display_duration` (µs) long."""
 
     auto_detect: bool = True
     event_type: EventType = EventType.GPUEvents
@@ -80,13 +80,13 @@ DefaultTimelinePlotSetting = TimelinePlotSetting()
 
 
 def auto_detect_setting(events: pd.DataFrame, setting: TimelinePlotSetting) -> None:
-    """Set in place what the events tell: ranks, traces, streams, and where they run."""
+    """Set in place whether the events are of several ranks, traces and streams, and where they run."""
     several = {name: name in events and events[name].nunique() > 1 for name in ("rank", "trace", "stream")}
     setting.multi_ranks, setting.multi_traces, setting.multi_streams = several.values()
     if "stream" in events and len(events):
         on_device = events["stream"] >= 0
-        both = EventType.GPUEvents if on_device.all() else EventType.AllEvents
-        setting.event_type = both if on_device.any() else EventType.CPUEvents
+        device_type = EventType.GPUEvents if on_device.all() else EventType.AllEvents
+        setting.event_type = device_type if on_device.any() else EventType.CPUEvents
 
 
 def prepare_timeline_events(
@@ -95,7 +95,7 @@ def prepare_timeline_events(
     symbol_table: TraceSymbolTable | None = None,
     hover_columns: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the events to show, in order of time, with their row of the picture as `task`.
+    """Return the events to show, in order of time, with their lane of the chart as `task`.
 
     Columns: name, ts, dur, those of `hover_columns` (a common choice by default) that the frame has, and
     calibrated_start_global, calibrated_end_global (from the first event on, unless `use_global_time`), task. ValueError
@@ -108,18 +108,18 @@ def prepare_timeline_events(
     if "stream" in rows and setting.event_type is not EventType.AllEvents:
         on_device = rows["stream"] >= 0
         rows = rows[on_device if setting.event_type is EventType.GPUEvents else ~on_device]
-    zero = 0 if setting.use_global_time else rows["ts"].min()
-    shortest = setting.short_events_display_duration if setting.amplify_short_events else 0
-    wanted = [*DefaultMustHaveColumns, *(hover_columns or DefaultHoverColumns), *DefaultTaskLabelColumns]
-    out = rows[[name for name in dict.fromkeys(wanted) if name in rows]].copy()
-    out[setting.x_start_column] = rows["ts"] - zero
-    out[setting.x_end_column] = out[setting.x_start_column] + np.maximum(rows["dur"], shortest)
-    out[setting.task_column] = _tasks(rows, setting)
-    return out
+    origin = 0 if setting.use_global_time else rows["ts"].min()
+    min_duration = setting.short_events_display_duration if setting.amplify_short_events else 0
+    columns = [*DefaultMustHaveColumns, *(hover_columns or DefaultHoverColumns), *DefaultTaskLabelColumns]
+    shown = rows[[name for name in dict.fromkeys(columns) if name in rows]].copy()
+    shown[setting.x_start_column] = rows["ts"] - origin
+    shown[setting.x_end_column] = shown[setting.x_start_column] + np.maximum(rows["dur"], min_duration)
+    shown[setting.task_column] = _tasks(rows, setting)
+    return shown
 
 
 def _tasks(rows: pd.DataFrame, setting: TimelinePlotSetting) -> pd.Series[Any]:
-    """The row of the picture of each event: its stream; on the host its depth, thread, or one for all."""
+    """The lane of each event: its stream; on the host its depth, its thread, or one for all."""
     stream = rows["stream"] if "stream" in rows else pd.Series(CPUStreamID, rows.index)
     if "depth" in rows and setting.event_type is not EventType.GPUEvents:
         host = "cpu level " + rows["depth"].astype(int).astype(str).str.zfill(3)
@@ -141,7 +141,7 @@ def plot_events_timeline(
     hover_columns: Sequence[str] | None = None,
     output_image_path: str | Path | None = None,
 ) -> str | None:
-    """Draw prepared events by the setting's format; return the page for PlotFormat.HTML. UsageError for no file's name.
+    """Draw prepared events by the setting's format; return HTML for PlotFormat.HTML. UsageError without a file name.
 
     Events of one kind that fall into the same pixel become one mark, named after the longest.
     """
@@ -169,15 +169,12 @@ def timeline_chart(
     kinds = dict(zip(names := events["name"].unique().tolist(), kinds_of_names(names).tolist(), strict=True))
     on_device = events["stream"] >= 0 if "stream" in events else pd.Series(True, events.index)
     codes = events["name"].map(kinds).where(on_device, -1).to_numpy(np.int8)
-    starts, ends = (
-        np.rint(events[name].to_numpy(np.float64) * PER_US).astype(np.int64)
-        for name in (setting.x_start_column, setting.x_end_column)
-    )
-    rows = pd.DataFrame({"ts": starts, "end": ends, "dur": ends - starts, "name": _texts(events, hover_columns)})
-    rows["lane"] = events[setting.task_column].map({lane: i for i, lane in enumerate(lanes)}).to_numpy()
+    starts, ends = (nanoseconds(events[name]) for name in (setting.x_start_column, setting.x_end_column))
+    rows = pd.DataFrame({"ts": starts, "end": ends, "dur": ends - starts, "name": _mark_texts(events, hover_columns)})
+    rows["lane"] = events[setting.task_column].map({lane: code for code, lane in enumerate(lanes)}).to_numpy()
     rows["kind"] = pd.Categorical.from_codes(codes, dtype=KIND_DTYPE)
-    marks = marks_of(rows, _MOST_MARKS)
-    marks = marks.assign(lane=[lanes[number] for number in marks["lane"]])
+    marks = marks_of(rows, _MAX_MARKS)
+    marks = marks.assign(lane=[lanes[code] for code in marks["lane"]])
     marks["kind"] = marks["kind"].map(_COLOURS).fillna("host")
     return Chart(
         "timeline", title, Mark.TIMELINE, marks, "start", "lane", "kind", x2="end", text="name",
@@ -185,15 +182,18 @@ def timeline_chart(
     )  # fmt: skip
 
 
-def _texts(events: pd.DataFrame, hover_columns: Sequence[str] | None) -> list[str]:
-    """What is said of each event: its short name, and the columns asked for."""
-    short = {name: shorten_name(str(name)) for name in events["name"].unique()}
-    names = [short[name] for name in events["name"]]
-    more = [name for name in hover_columns or () if name in events and name != "name"]
-    if not more:
+def _mark_texts(events: pd.DataFrame, hover_columns: Sequence[str] | None) -> list[str]:
+    """The text of each event: its short name and its values of some columns."""
+    short_names = {name: shorten_name(str(name)) for name in events["name"].unique()}
+    names = [short_names[name] for name in events["name"]]
+    columns = [name for name in hover_columns or () if name in events and name != "name"]
+    if not columns:
         return names
-    rows = zip(names, events[more].itertuples(index=False, name=None), strict=True)
-    return [f"{name} ({', '.join(f'{k}: {v}' for k, v in zip(more, values, strict=True))})" for name, values in rows]
+    texts = []
+    for name, values in zip(names, events[columns].itertuples(index=False, name=None), strict=True):
+        details = (f"{column}: {value}" for column, value in zip(columns, values, strict=True))
+        texts.append(f"{name} ({', '.join(details)})")
+    return texts
 
 
 def align_module_with_kernels(
@@ -212,8 +212,8 @@ def align_module_with_kernels(
         raise ValueError(f"the frame lacks {', '.join(missing)}: CallGraph writes these columns")
     modules = events_df[events_df["name"].isin(module_list) & (events_df["num_kernels"] > 0)]
     copies = modules.assign(stream=AnnotationStreamID, ts=modules["first_kernel_start"], dur=modules["kernel_span"])
-    parts = [events_df[events_df["stream"] >= 0], copies, *([modules] if include_original_cpu_events else [])]
-    return pd.concat(parts).sort_values("ts", kind="stable")
+    frames = [events_df[events_df["stream"] >= 0], copies, *([modules] if include_original_cpu_events else [])]
+    return pd.concat(frames).sort_values("ts", kind="stable")
 
 
 def get_fig_title_from_fig_name(fig_name: str, sep: str = _WORDS.pattern) -> str:
@@ -247,11 +247,11 @@ class Timeline:
 
     @staticmethod
     def is_timeline_events(df: pd.DataFrame, setting: TimelinePlotSetting) -> bool:
-        """Whether a frame has what prepare_timeline_events gives."""
+        """Whether a frame has the columns of prepare_timeline_events."""
         return {"name", setting.x_start_column, setting.x_end_column, setting.task_column} <= set(df)
 
     def prepare(self, filter_func: AnyFilter | None = None) -> None:
-        """Choose events and prepare them, unless they are."""
+        """Filter the events, and prepare them unless they are prepared."""
         if filter_func is not None:
             self.timeline_events = filter_func(self.timeline_events, self.symbol_table)
         if not self.is_timeline_events(self.timeline_events, self.setting):

@@ -63,16 +63,16 @@ class Trace:
         self.run = Run(open_trace(trace_files, trace_dir))
         self.parser_config = parser_config or ParserConfig.get_default_cfg()
         self._frames: dict[int, pd.DataFrame] = {}
-        self._shortened: bool | None = None  # Whether names were decoded, and whether short.
+        self._shortened: bool | None = None  # None: names were not decoded; else whether to short ones.
 
     @classmethod
-    def of(cls, run: Run, parser_config: ParserConfig | None = None) -> Self:
-        """Return the events of a run that is open already."""
-        made = cls(run.trace.files, parser_config=parser_config)
-        made.run = run
-        return made
+    def from_run(cls, run: Run, parser_config: ParserConfig | None = None) -> Self:
+        """Return the events of an opened run."""
+        trace = cls(run.trace.files, parser_config=parser_config)
+        trace.run = run
+        return trace
 
-    # --- what there is ----------------------------------------------------------------------
+    # --- files and ranks --------------------------------------------------------------------
 
     @property
     def trace_files(self) -> dict[int, str]:
@@ -86,7 +86,7 @@ class Trace:
         return str(Path(next(iter(self.trace_files.values()))).parent.absolute())
 
     def rank(self, rank: int) -> Rank:
-        """Return a rank as the report's analyses see it. ValueError if there is none."""
+        """Return the facts of a rank, as analyses use them. ValueError if there is no such rank."""
         if rank not in self.run.trace.files:
             raise ValueError(f"no rank {rank}; there are {list(self.run.trace.files)}")
         return self.run.load([rank])[rank]
@@ -158,12 +158,12 @@ class Trace:
         use_multiprocessing: bool = True,
         use_memory_profiling: bool = True,
     ) -> None:
-        """Do both."""
+        """Call align_and_filter_trace, then parse_traces."""
         self.align_and_filter_trace(include_last_profiler_step)
         self.parse_traces(-1, use_multiprocessing, use_memory_profiling)
 
     def decode_symbol_ids(self, use_shorten_name: bool = True) -> None:
-        """Add s_name (short if asked for) and s_cat to all frames, those made later too."""
+        """Add s_name (short or whole) and s_cat to all frames, those made later too."""
         self._shortened = use_shorten_name
         for frame in self._frames.values():
             decode_symbol_id_to_symbol_name(frame, self.symbol_table, use_shorten_name)
@@ -171,37 +171,42 @@ class Trace:
     @cached_property
     def symbol_table(self) -> TraceSymbolTable:
         """Names and categories of all ranks."""
-        loaded = [each.loaded for each in self.run.load().values()]
-        names = (each.strings[code] for each in loaded for c in each.tables.values() for code in pd.unique(c["name"]))
-        return TraceSymbolTable([*(category for each in loaded for category in each.tables), *names])
+        loaded = [rank.loaded for rank in self.run.load().values()]
+        tables = [(rows.strings, table) for rows in loaded for table in rows.tables.values()]
+        names = (strings[code] for strings, table in tables for code in pd.unique(table["name"]))
+        return TraceSymbolTable([*(category for rows in loaded for category in rows.tables), *names])
 
     # --- about a rank -----------------------------------------------------------------------
 
-    def _first(self, rank: int | None) -> int:
+    def _rank_or_first(self, rank: int | None) -> int:
         return self.get_ranks()[0] if rank is None else rank
 
     def get_iterations(self, rank: int | None = None) -> list[int]:
         """Return the numbers of a rank's profiler steps (of the first rank for None), empty for a rank not there."""
-        return get_iterations(self.get_trace(self._first(rank))) if self._first(rank) in self.get_ranks() else []
+        return (
+            get_iterations(self.get_trace(self._rank_or_first(rank)))
+            if self._rank_or_first(rank) in self.get_ranks()
+            else []
+        )
 
     def get_trace_duration(self, rank: int | None = None) -> float:
         """Return the time from the first start to the last end on a rank (the first for None)."""
-        trace = self.rank(self._first(rank))
+        trace = self.rank(self._rank_or_first(rank))
         return ((trace.end_ns or 0) - (trace.start_ns or 0)) / PER_US
 
     @property
     def meta_data(self) -> dict[int, MetaData]:
-        """What stands around the events of each rank, and `device_type`; of several files, the first."""
-        return {rank: self._meta(rank) for rank in sorted(self.run.load())}
+        """The metadata of each rank's file (of several, the first), and `device_type`."""
+        return {rank: self._metadata(rank) for rank in sorted(self.run.load())}
 
-    def _meta(self, rank: int) -> MetaData:
+    def _metadata(self, rank: int) -> MetaData:
         trace = self.rank(rank)
         meta = dict(trace.captures[0].meta)
         return meta | {MetaDataKey.DEVICE_TYPE.value: infer_gpu_type(meta, trace.loaded.strings)}
 
     def get_device_type(self) -> str:
         """Return the kind of device of the first rank: NVIDIA GPU, AMD GPU, MTIA or UNKNOWN GPU."""
-        return str(self._meta(min(self.run.load()))[MetaDataKey.DEVICE_TYPE.value])
+        return str(self._metadata(min(self.run.load()))[MetaDataKey.DEVICE_TYPE.value])
 
     @property
     def min_ts(self) -> float:
@@ -252,7 +257,7 @@ class Trace:
         cat: str,
         args: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return one end of an arrow; it ends on what runs at that time."""
-        about = {"ph": PHASE_FLOW_START if is_start else PHASE_FLOW_END, "id": id, "pid": pid, "tid": tid, "ts": ts}
+        """Return the event of one end of an arrow."""
+        event = {"ph": PHASE_FLOW_START if is_start else PHASE_FLOW_END, "id": id, "pid": pid, "tid": tid, "ts": ts}
         binding = {} if is_start else {"bp": "e"}
-        return {**about, **binding, "cat": cat, "name": name, "args": dict(args or {})}
+        return {**event, **binding, "cat": cat, "name": name, "args": dict(args or {})}

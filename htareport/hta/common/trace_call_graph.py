@@ -1,4 +1,4 @@
-"""The call stacks of all threads of some ranks, with the device work below each call."""
+"""The call stacks of all threads of some ranks, with the device work that each call launches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from htareport.rows.classify import step_number
 class CallGraph:
     """Call stacks of some ranks (all by default), written into their frames as the columns `stack_columns`.
 
-    They are parent (index of the row around, of the launch for device work; -1: none), depth, height, num_kernels,
+    They are parent (index of the enclosing row, of the launch for device work; -1: none), depth, height, num_kernels,
     kernel_dur_sum, kernel_span, first_kernel_start and last_kernel_end (µs; see stacks.stack_columns). `mapping` says
     what each of the `call_stacks` is of; its label is main (it has the profiler's steps), bwd (the backward pass) or
     the name of its first row.
@@ -34,7 +34,7 @@ class CallGraph:
         ranks: Sequence[int] | None = None,
         frames: Mapping[int, pd.DataFrame] | None = None,
     ) -> None:
-        """`frames` are given by rank where there is no trace that they are of."""
+        """`frames` by rank replace a trace."""
         self.trace_data = trace
         if trace is not None:
             frames = {rank: trace.get_trace(rank) for rank in (trace.get_ranks() if ranks is None else ranks)}
@@ -50,7 +50,7 @@ class CallGraph:
         self.ranks, self._frames = list(frames), frames
         self._whole: dict[int, Stack] = {}
         self._threads: list[tuple[CallStackIdentity, pd.Index[Any]]] = []
-        self._made: dict[int, CallStackGraph] = {}
+        self._stacks: dict[int, CallStackGraph] = {}
         rows: list[tuple[Any, ...]] = []
         for rank, df in frames.items():
             columns = stack_columns(df)
@@ -58,10 +58,10 @@ class CallGraph:
                 if name != "depth" or not disable_call_graph_depth():
                     df[name] = columns[name]
             self._whole[rank] = Stack(df, columns)
-            for thread, mine in host_rows(df).groupby(["pid", "tid"], sort=True):
-                identity = CallStackIdentity.of(rank, thread)
-                rows.append((*identity, len(rows), _label(mine), len(mine)))
-                self._threads.append((identity, mine.index))
+            for thread, thread_rows in host_rows(df).groupby(["pid", "tid"], sort=True):
+                identity = CallStackIdentity.for_thread(rank, thread)
+                rows.append((*identity, len(rows), _label(thread_rows), len(thread_rows)))
+                self._threads.append((identity, thread_rows.index))
         self.mapping = pd.DataFrame(rows, columns=["rank", "pid", "tid", "stack_index", "label", "count"])
 
     @property
@@ -70,12 +70,12 @@ class CallGraph:
         return [self._stack(number) for number in range(len(self._threads))]
 
     def _stack(self, number: int) -> CallStackGraph:
-        """A thread's stack, made when it is first asked for."""
-        if number not in self._made:
+        """The stack of a thread, made when it is first used."""
+        if number not in self._stacks:
             identity, rows = self._threads[number]
             df = self._frames[identity.rank]
-            self._made[number] = CallStackGraph(df.loc[rows], identity, full_df=df, save_call_stack_to_df=False)
-        return self._made[number]
+            self._stacks[number] = CallStackGraph(df.loc[rows], identity, full_df=df, save_call_stack_to_df=False)
+        return self._stacks[number]
 
     def _rank(self, rank: int | None) -> int:
         return self.ranks[0] if rank is None else rank
@@ -87,12 +87,12 @@ class CallGraph:
         tid: int | None = None,
         stack_index: int | None = None,
     ) -> Iterator[CallStackGraph]:
-        """Yield the stacks of a rank, process and thread, or the one of a number."""
-        chosen = self.mapping
+        """Yield the stacks of a rank, process or thread, or the one with a number."""
+        mapping = self.mapping
         for name, value in (("rank", rank), ("pid", pid), ("tid", tid), ("stack_index", stack_index)):
             if value is not None:
-                chosen = chosen[chosen[name] == value]
-        yield from map(self._stack, chosen["stack_index"])
+                mapping = mapping[mapping[name] == value]
+        yield from map(self._stack, mapping["stack_index"])
 
     def get_node_attributes(self, index: int, rank: int | None = None) -> pd.Series[Any]:
         """Return the row of an event, of the first rank by default. ValueError if it is not there."""
@@ -103,14 +103,14 @@ class CallGraph:
         return node_attributes.iloc[0]
 
     def get_csg_of_node(self, index: int, rank: int | None = None) -> CallStackGraph:
-        """Return the stack that an event is on: that of its launch, for device work. ValueError if it is on none."""
+        """Return the stack that an event is on, for device work that of its launch. ValueError if there is none."""
         for stack in self.get_call_stacks(self._rank(rank)):
             if (stack.df["index"] == index).any():
                 return stack
         raise ValueError(f"no event {index} in the call stacks of rank {self._rank(rank)}")
 
     def get_stack_of_node(self, index: int, rank: int | None = None, skip_ancestors: bool = False) -> pd.DataFrame:
-        """Return the rows of an event, of all below it (device work too), and of all around it. ValueError for none."""
+        """Return the rows of an event, its descendants, with device work, and ancestors. ValueError without it."""
         return self._whole[self._rank(rank)].stack_of(index, skip_ancestors=skip_ancestors)
 
     def get_gpu_kernels(self, rank: int | None = None) -> pd.DataFrame:
@@ -121,7 +121,7 @@ class CallGraph:
 
 def _label(rows: pd.DataFrame) -> str:
     names = rows["name"].astype(str)
-    distinct = names.unique().tolist()
-    if any(step_number(name) is not None for name in distinct):
+    unique_names = names.unique().tolist()
+    if any(step_number(name) is not None for name in unique_names):
         return "main"
-    return "bwd" if any("autograd::" in name for name in distinct) else distinct[0]
+    return "bwd" if any("autograd::" in name for name in unique_names) else unique_names[0]

@@ -1,4 +1,4 @@
-"""The call stack of one thread, with the device work that it launches."""
+"""The call stack of one thread, with the device work that its calls launch."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = [
 class CallStackGraph(Stack):
     """The call stack of a thread whose rows are `df`, in a frame `full_df` that has its device work too.
 
-    The stack columns (see stacks.stack_columns) are taken from `full_df` if it has them, else made, and written into it
-    with `save_call_stack_to_df`. Links between host and device are those of the column index_correlation.
+    The stack columns (see stacks.stack_columns) are taken from `full_df` if it has them, else computed, and written
+    into it with `save_call_stack_to_df`. Links between host and device are those of the column index_correlation.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class CallStackGraph(Stack):
             links = cpu_gpu_correlation.drop_duplicates("gpu_index").set_index("gpu_index")["cpu_index"]
             linked = self.full_df["index"].map(links).fillna(-1).astype("int64")
             self.full_df["index_correlation"] = linked.where(linked >= 0, self.full_df.get("index_correlation", -1))
-        is_there = use_existing_stack_columns and set(STACK_COLUMNS) <= set(self.full_df)
-        columns = self.full_df[list(STACK_COLUMNS)] if is_there else stack_columns(self.full_df)
+        has_columns = use_existing_stack_columns and set(STACK_COLUMNS) <= set(self.full_df)
+        columns = self.full_df[list(STACK_COLUMNS)] if has_columns else stack_columns(self.full_df)
         work = self.full_df[(self.full_df["stream"] >= 0) & columns["parent"].isin(df["index"])]
         rows = pd.concat([df, work[~work["index"].isin(df["index"])]]) if len(work) else df
         super().__init__(rows, columns.loc[rows.index])
@@ -60,7 +60,7 @@ class CallStackGraph(Stack):
             self.save_call_stack_to_dataframe()
 
     def save_call_stack_to_dataframe(self, apply_whole_graph: bool = False) -> None:
-        """Write the stack columns into the full frame; this thread's rows are all there is to write."""
+        """Write the stack columns into the full frame; these are only rows of this thread."""
         del apply_whole_graph
         for name in STACK_COLUMNS:
             self.full_df.loc[self.df.index, name] = self._columns[name]
@@ -75,7 +75,7 @@ class CallStackGraph(Stack):
         return pd.DataFrame({"cpu_index": self._columns.loc[work.index, "parent"], "gpu_index": work["index"]})
 
     def update_parent_of_first_layer_nodes(self, new_parent_index: int) -> None:
-        """Put the outermost nodes under another, that of another thread for example."""
+        """Make a node, for example of another thread, the parent of the outermost ones."""
         moved = self._columns.index[self._columns["parent"] == NULL_NODE_INDEX]
         self._columns = self._columns.copy()
         self._columns.loc[moved, "parent"] = new_parent_index

@@ -1,4 +1,4 @@
-"""Trace files of a run by rank, and whole files in memory."""
+"""Finds the trace files of a run by rank, and reads and writes whole files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def create_rank_to_trace_dict_from_dir(trace_dir: str | Path) -> tuple[bool, dict[int, str]]:
-    """Return whether traces were found in a folder, and the file of each rank; of several, the first."""
+    """Return whether a folder has traces, and the file of each rank; of several, the first."""
     try:
         return True, _files(Trace.open(located(trace_dir).expanduser()))
     except HtaReportError as error:
@@ -32,7 +32,7 @@ def create_rank_to_trace_dict_from_dir(trace_dir: str | Path) -> tuple[bool, dic
 
 
 def create_rank_to_trace_dict(file_list: Sequence[str | Path]) -> tuple[bool, dict[int, str]]:
-    """Return the same for files that are named one by one."""
+    """Return whether some files are traces, and the file of each rank; of several, the first."""
     try:
         return True, _files(Trace.open(list(file_list)))
     except HtaReportError as error:
@@ -51,12 +51,12 @@ def _files(trace: Trace) -> dict[int, str]:
 
 def read_trace(file_path: str | Path) -> dict[str, Any]:
     """Return everything in a trace file, plain or compressed, as plain values (times as floats). TraceFileError."""
-    sink = _All()
+    sink = _AllEvents()
     return dict(sink.read(located(file_path)).metadata) | {"traceEvents": sink.events}
 
 
-class _All(Sink):
-    """Takes all events as they are."""
+class _AllEvents(Sink):
+    """Keeps all events as they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,13 +81,17 @@ def write_trace(trace_data: Mapping[str, Any], file_path: str | Path) -> None:
 def update_trace_rank(file_path: str | Path, rank: int) -> None:
     """Write a rank into a trace file, in place; its events keep their exact text. OutputError."""
     path = Path(file_path)
-    metadata = _Nothing().read(path).metadata
-    about = metadata.get("distributedInfo")
-    rewritten(path, path, metadata | {"distributedInfo": {**(about if isinstance(about, dict) else {}), "rank": rank}})
+    metadata = _NoEvents().read(path).metadata
+    distributed = metadata.get("distributedInfo")
+    rewritten(
+        path,
+        path,
+        metadata | {"distributedInfo": {**(distributed if isinstance(distributed, dict) else {}), "rank": rank}},
+    )
 
 
 def convert_to_perfetto(file_path: str | Path, output_file: str | Path) -> None:
-    """Write a trace file without what stands around its events, which some viewers cannot take. OutputError."""
+    """Write a trace file without metadata, which some viewers cannot read. OutputError."""
     rewritten(Path(file_path), Path(output_file), {})
 
 
@@ -100,8 +104,8 @@ def rewritten(source: Path, target: Path, metadata: Mapping[str, Any]) -> None:
         raise OutputError(f"{target}: {error.strerror or error}") from error
 
 
-class _Nothing(Sink):
-    """Takes no events."""
+class _NoEvents(Sink):
+    """Drops all events."""
 
     def take(self, chunk: Buffer, values: list[Any]) -> None:
         pass

@@ -16,18 +16,18 @@ AnyFilter = Callable[..., pd.DataFrame]
 
 
 class Filter(ABC):
-    """Chooses rows of a frame. The symbol table that HTA's filters take is not needed: names are text."""
+    """Selects rows of a frame. The symbol table that HTA's filters take is not needed: names are text."""
 
     @abstractmethod
     def __call__(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None) -> pd.DataFrame:
-        """Return the rows that are chosen."""
+        """Return the selected rows."""
 
 
 class RowFilter(Filter):
     """A filter that needs no symbol table."""
 
     def __call__(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None) -> pd.DataFrame:
-        """Return the rows that are chosen."""
+        """Return the selected rows."""
         del symbol_table
         return self._rows(df)
 
@@ -39,27 +39,27 @@ class IterationFilter(RowFilter):
     """Rows of some profiler steps, by number."""
 
     def __init__(self, iterations: int | Iterable[int]) -> None:
-        self.iterations = _listed(iterations)
+        self.iterations = _numbers(iterations)
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
         return df[df["iteration"].isin(self.iterations)]
 
 
 class IterationIndexFilter(RowFilter):
-    """Rows of some profiler steps, by place among those that the frame has; -1 is the last. All rows without steps."""
+    """Rows of some profiler steps, by position among those of the frame; -1 is the last. All rows without steps."""
 
     def __init__(self, iteration_index: int | Iterable[int]) -> None:
-        self.iteration_index = _listed(iteration_index)
+        self.iteration_index = _numbers(iteration_index)
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
-        there = get_iterations(df)
-        if not there:
+        steps = get_iterations(df)
+        if not steps:
             return df
-        return df[df["iteration"].isin([there[i] for i in self.iteration_index if -len(there) <= i < len(there)])]
+        return df[df["iteration"].isin([steps[i] for i in self.iteration_index if -len(steps) <= i < len(steps)])]
 
 
 class FirstIterationFilter(IterationIndexFilter):
-    """Rows of the first profiler step; all rows without steps."""
+    """Rows of the first profiler step; all rows if there are no steps."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -69,7 +69,7 @@ class RankFilter(RowFilter):
     """Rows of some ranks; all of a frame that has no column `rank`."""
 
     def __init__(self, ranks: int | Iterable[int]) -> None:
-        self.ranks = _listed(ranks)
+        self.ranks = _numbers(ranks)
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
         return df[df["rank"].isin(self.ranks)] if "rank" in df else df
@@ -102,14 +102,14 @@ class NameFilter(RowFilter):
 
 
 class NameStringColumnFilter(NameFilter):
-    """The same by s_name."""
+    """Rows whose s_name begins with a match of a regular expression."""
 
     def __init__(self, name_pattern: str) -> None:
         super().__init__(name_pattern, name_column="s_name")
 
 
 class NameIdColumnFilter(NameFilter):
-    """The same by name."""
+    """Rows whose name begins with a match of a regular expression."""
 
     def __init__(self, name_pattern: str) -> None:
         super().__init__(name_pattern, name_column="name")
@@ -136,22 +136,22 @@ class GPUKernelFilter(RowFilter):
 
 
 class CPUOperatorFilter(RowFilter):
-    """All other rows."""
+    """Rows of the host: those without a stream."""
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
         return df[df["stream"] < 0]
 
 
 class CompositeFilter(Filter):
-    """Several filters one after the other."""
+    """Applies several filters one after the other."""
 
     def __init__(self, filters: Sequence[AnyFilter]) -> None:
         self.filters = filters
 
     def __call__(self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None) -> pd.DataFrame:
-        """Return the rows that all choose."""
-        for each in self.filters:
-            df = each(df, symbol_table)
+        """Return the rows that all filters select."""
+        for row_filter in self.filters:
+            df = row_filter(df, symbol_table)
         return df
 
 
@@ -162,10 +162,10 @@ class MemCopyEventFilter(RowFilter):
         self.memory_copy_type, self.symbol_table = memory_copy_type, symbol_table
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
-        wanted = self.memory_copy_type
-        names = [name for name in df["name"].unique() if wanted in (name, copy_kind(str(name)))]
+        kind = self.memory_copy_type
+        names = [name for name in df["name"].unique() if kind in (name, copy_kind(str(name)))]
         return df[df["name"].isin(names) & df["cat"].isin(["gpu_memcpy", "Memcpy"])]
 
 
-def _listed(given: Any) -> list[int]:
-    return [int(given)] if not isinstance(given, Iterable) else [int(each) for each in given]
+def _numbers(numbers: Any) -> list[int]:
+    return [int(numbers)] if not isinstance(numbers, Iterable) else [int(number) for number in numbers]

@@ -1,4 +1,4 @@
-"""One trace file as a frame."""
+"""Reads one trace file as a frame, and infers the kind of its device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN = "UNKNOWN GPU"
 
 
 class MetaDataKey(Enum):
-    """What is added to the metadata of a file."""
+    """Keys that are added to the metadata of a file."""
 
     DEVICE_TYPE = "device_type"
 
@@ -39,15 +39,15 @@ def set_default_trace_parsing_backend(parser_backend: ParserBackend) -> None:
 
 
 def get_default_trace_parsing_backend() -> ParserBackend:
-    """Return that choice."""
+    """Return the backend of the default configuration."""
     return ParserConfig.get_default_cfg().parser_backend or ParserBackend.JSON
 
 
 def infer_gpu_type(metadata: Mapping[str, Any] | None = None, name_set: Iterable[str] | None = None) -> str:
     """Return the kind of device, by the backend in the metadata, then by the names of launching calls."""
-    about = (metadata or {}).get("distributedInfo")
+    distributed = (metadata or {}).get("distributedInfo")
     names = list(name_set or ())
-    if _MTIA[0] in names or (isinstance(about, dict) and _MTIA[1] in str(about.get("backend", ""))):
+    if _MTIA[0] in names or (isinstance(distributed, dict) and _MTIA[1] in str(distributed.get("backend", ""))):
         return "MTIA"
     for prefix, device in _RUNTIMES:
         if any(name.startswith(prefix) and "Launch" in name for name in names):

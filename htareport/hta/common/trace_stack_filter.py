@@ -12,7 +12,7 @@ from htareport.hta.common.trace_filter import FirstIterationFilter, RowFilter
 
 
 class OperatorFilterMethod(Enum):
-    """Which rows are chosen, seen from an operator: those under, after or before it, around it, or around or under."""
+    """Which rows are selected: those under, after or before an operator, its ancestors, or its whole stack."""
 
     Under = 0
     After = 1
@@ -28,10 +28,10 @@ def get_matching_kernels(df_ops: pd.DataFrame, df_both: pd.DataFrame, cat_column
 
 
 class OperatorFilter(RowFilter):
-    """Rows of the host by where they are in time, seen from the nth operator of a name (0: the first, -1: the last).
+    """Rows of the host by their time relative to the nth operator of a name (0: the first, -1: the last).
 
-    `Ancestors` and `Stack` look at the operator's own thread. `include_gpu_kernels` adds what the chosen rows launch. A
-    frame without such an operator gives none of its rows.
+    `Ancestors` and `Stack` look at the operator's own thread. `include_gpu_kernels` adds device work that the selected
+    rows launch. Without such an operator no rows are selected.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class OperatorFilter(RowFilter):
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
         column = self.name_column or ("s_name" if "s_name" in df else "name")
-        found, op = find_op_occurrence(df, self.op_name, self.position, column)
-        if not found:
+        exists, op = find_op_occurrence(df, self.op_name, self.position, column)
+        if not exists:
             return df.iloc[:0]
         begin, end = op["ts"], op["ts"] + op["dur"]
         host = host_rows(df)
         starts, ends = host["ts"], host["ts"] + host["dur"]
         on_thread = (host["pid"] == op["pid"]) & (host["tid"] == op["tid"])
         under, around = (starts >= begin) & (ends <= end), (starts <= begin) & (ends >= end)
-        chosen = host[
+        rows = host[
             {
                 OperatorFilterMethod.Under: under,
                 OperatorFilterMethod.After: starts >= end,
@@ -64,12 +64,12 @@ class OperatorFilter(RowFilter):
                 OperatorFilterMethod.Stack: (under | around) & on_thread,
             }[self.method]
         ]
-        return _with_kernels(chosen, df) if self.include_gpu_kernels else chosen
+        return _with_kernels(rows, df) if self.include_gpu_kernels else rows
 
 
-def _with_kernels(chosen: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
-    """Chosen rows of the host and what they launch, in the order of the frame."""
-    index = [*chosen.index, *get_matching_kernels(chosen, df).index]
+def _with_kernels(host: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the host and the device work that they launch, in the order of the frame."""
+    index = [*host.index, *get_matching_kernels(host, df).index]
     return df[df.index.isin(index)]
 
 
@@ -120,11 +120,11 @@ class CombinedOperatorFilter(RowFilter):
         self.stack_depths = None if stack_depths is None else list(stack_depths)
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
-        chosen = UnderOperatorFilter(self.root_op_name, 0)(FirstIterationFilter()(df))
+        rows = UnderOperatorFilter(self.root_op_name, 0)(FirstIterationFilter()(df))
         column = "s_name" if "s_name" in df else "name"
         for bound in (AfterOperatorFilter(self.preceding_op_name, -1), BeforeOperatorFilter(self.following_op_name, 0)):
-            if find_op_occurrence(chosen, bound.op_name, bound.position, column)[0]:
-                chosen = bound(chosen)
+            if find_op_occurrence(rows, bound.op_name, bound.position, column)[0]:
+                rows = bound(rows)
         if self.stack_depths is not None:
-            chosen = chosen[chosen["depth"].isin(self.stack_depths)]
-        return _with_kernels(chosen, df) if self.include_gpu_kernels else chosen
+            rows = rows[rows["depth"].isin(self.stack_depths)]
+        return _with_kernels(rows, df) if self.include_gpu_kernels else rows

@@ -16,7 +16,7 @@ from htareport.rows.classify import launching_calls
 
 
 class Symbols(list[str]):
-    """Names in order; one is found by its place, and by itself, so that `table[id]` is the name."""
+    """Names in order; indexed by position, or by the name itself, so that `table[id]` is the name."""
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> str: ...
@@ -29,21 +29,21 @@ class Symbols(list[str]):
 
 
 class TraceSymbolTable:
-    """The distinct names and categories of a trace, in order of first sight."""
+    """The distinct names and categories of a trace, in order of first occurrence."""
 
     NULL = ""
 
     def __init__(self, symbols: Iterable[str] = ()) -> None:
-        self._known: dict[str, None] = {}
+        self._symbols: dict[str, None] = {}
         self.add_symbols(symbols)
 
     def is_empty(self) -> bool:
-        """Whether there are none."""
-        return not self._known
+        """Whether the table has no symbols."""
+        return not self._symbols
 
     def add_symbols(self, symbols: Iterable[str]) -> None:
-        """Add those that are not there."""
-        self._known.update(dict.fromkeys(map(str, symbols)))
+        """Add symbols that the table lacks."""
+        self._symbols.update(dict.fromkeys(map(str, symbols)))
 
     def add_symbols_mp(self, symbols_list: list[Iterable[str]]) -> None:
         """Add several collections."""
@@ -55,12 +55,12 @@ class TraceSymbolTable:
     @property
     def sym_table(self) -> Symbols:
         """The symbols."""
-        return Symbols(self._known)
+        return Symbols(self._symbols)
 
     @property
     def sym_index(self) -> dict[str, str]:
         """Id of each symbol: itself."""
-        return {symbol: symbol for symbol in self._known}
+        return {symbol: symbol for symbol in self._symbols}
 
     def get_sym_table(self) -> Symbols:
         """Return the symbols."""
@@ -81,17 +81,17 @@ class TraceSymbolTable:
     def find_matches(self, patterns: list[str]) -> list[str]:
         """Return the ids in which one of some regular expressions is found."""
         compiled = [re.compile(pattern) for pattern in patterns]
-        return [symbol for symbol in self._known if any(pattern.search(symbol) for pattern in compiled)]
+        return [symbol for symbol in self._symbols if any(pattern.search(symbol) for pattern in compiled)]
 
     find_matched_symbols = find_matches
 
     def get_symbol_ids(self, symbol_pattern: GroupingPattern) -> dict[str, str]:
-        """Return the symbols that a pattern chooses, with their ids."""
-        return {symbol: symbol for symbol in self._known if symbol_pattern.match(symbol)}
+        """Return the symbols that a pattern matches, with their ids."""
+        return {symbol: symbol for symbol in self._symbols if symbol_pattern.match(symbol)}
 
     def get_symbol_names(self, symbol_ids: Iterable[str]) -> dict[str, str]:
         """Return the symbols of some ids, without those that are not there."""
-        return {symbol: symbol for symbol in symbol_ids if symbol in self._known}
+        return {symbol: symbol for symbol in symbol_ids if symbol in self._symbols}
 
     def get_cpu_event_cat_ids(self) -> list[str]:
         """Return the categories of operators and annotations of the host."""
@@ -117,13 +117,13 @@ class TraceSymbolTable:
 
     def get_operator_or_cuda_runtime_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
         """Which rows are operators, or calls of a runtime or driver."""
-        return _chosen(df["cat"], types.to_grouping_pattern(["^cpu_op$", "^Operator$", "runtime", "driver"]))
+        return _matching(df["cat"], types.to_grouping_pattern(["^cpu_op$", "^Operator$", "runtime", "driver"]))
 
     def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
         """Which rows are calls that start device work: launches, copies, fills."""
         names = df["name"].unique().tolist()
         starting = [name for name, starts in zip(names, launching_calls(names), strict=True) if starts]
-        return df["name"].isin(starting) & _chosen(df["cat"], types.DEVICE_RUNTIME_CATEGORY_PATTERN)
+        return df["name"].isin(starting) & _matching(df["cat"], types.DEVICE_RUNTIME_CATEGORY_PATTERN)
 
     def get_events_mask(self, df: pd.DataFrame, events: list[str] | None) -> pd.Series[bool]:
         """Which rows have a name in which one of some regular expressions is found."""
@@ -132,7 +132,7 @@ class TraceSymbolTable:
     # --- frames -----------------------------------------------------------------------------
 
     def encode_df(self, df: pd.DataFrame) -> None:
-        """Make names and categories of a frame ids of this table, in place: add what is not there."""
+        """Make names and categories of a frame ids of this table, in place, and add those that it lacks."""
         for column in ("cat", "name"):
             df[column] = df[column].astype(object)
             self.add_symbols(df[column].unique())
@@ -189,11 +189,11 @@ class TraceSymbolTable:
 
 
 def decode_symbol_id_to_symbol_name(df: pd.DataFrame, symbol_table: TraceSymbolTable, use_shorten_name: bool) -> None:
-    """Write names and categories as text into s_name and s_cat, in place; names short if asked for."""
+    """Write names and categories as text into s_name and s_cat, in place; names short or whole."""
     symbol_table.decode_df(df)
     if use_shorten_name:
         df["s_name"] = df["name"].map({name: shorten_name(str(name)) for name in df["name"].unique()}).astype(object)
 
 
-def _chosen(column: pd.Series[Any], pattern: GroupingPattern) -> pd.Series[bool]:
-    return column.isin([each for each in column.unique() if pattern.match(str(each))])
+def _matching(column: pd.Series[Any], pattern: GroupingPattern) -> pd.Series[bool]:
+    return column.isin([name for name in column.unique() if pattern.match(str(name))])

@@ -48,14 +48,14 @@ MEMCPY_TYPE_TO_STR = {
 
 @dataclass(frozen=True)
 class GroupingPattern:
-    """A pattern that is searched for in names, or that they must not have; and what to call those that it chooses."""
+    """A pattern that names must have, or must not have; and the name of the group of those that match."""
 
     pattern: re.Pattern[str]
     inverse_match: bool = False
     group_name: str = ""
 
     def match(self, name: str) -> bool:
-        """Whether a name is chosen."""
+        """Whether a name matches."""
         return (self.pattern.search(name) is not None) != self.inverse_match
 
 
@@ -65,16 +65,16 @@ Pattern = str | list[str] | re.Pattern[str] | GroupingPattern
 def to_grouping_pattern(
     pattern: Pattern, group_name: str | None = None, inverse_match: bool | None = None
 ) -> GroupingPattern:
-    """Make a GroupingPattern of a regular expression, or of several of which one is enough."""
+    """Return a GroupingPattern of a regular expression, or of several of which one must match."""
     if isinstance(pattern, GroupingPattern):
         return pattern
     if isinstance(pattern, list):
-        pattern = "|".join(f"(?:{each})" for each in pattern)
+        pattern = "|".join(f"(?:{alternative})" for alternative in pattern)
     compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
     return GroupingPattern(compiled, bool(inverse_match), group_name or "")
 
 
-def _of(group: str, patterns: Iterable[str], *, inverse: bool = False) -> GroupingPattern:
+def _group(group: str, patterns: Iterable[str], *, inverse: bool = False) -> GroupingPattern:
     return to_grouping_pattern(list(patterns), group, inverse)
 
 
@@ -85,22 +85,22 @@ def _categories(names: Iterable[str]) -> list[str]:
 _RUNTIME = ["runtime", "driver"]
 _HOST = ["^cpu_op$", "^Operator$", "^user_annotation$"]
 _DEVICE = _categories(classify.KERNEL_CATEGORIES | classify.COPY_CATEGORIES)
-ProfilerStepGroupingPattern = _of("Profiler Step", [r"^ProfilerStep#(\d+)"])
-MemoryKernelGroupingPattern = _of("Memory", classify.MEMORY_NAMES)
-MTIAMemoryKernelGroupingPattern = _of("MTIA Memory", ["^dma_"])
-CommunicateKernelGroupingPattern = _of("Communicate", classify.COMMUNICATION_NAMES)
-ComputeKernelGroupingPattern = _of("Compute", [*classify.COMMUNICATION_NAMES, *classify.MEMORY_NAMES], inverse=True)
-KERNEL_CATEGORY_PATTERN = _of("GPU Kernels", _DEVICE)
-KERNEL_LAUNCH_CATEGORY_PATTERN = _of("Kernel Launch", [r"Launch(?!HostFunc)", "^runFunction"])
-CPU_OP_CATEGORY_PATTERN = _of("CPU Ops", _HOST)
-DEVICE_RUNTIME_CATEGORY_PATTERN = _of("Device Runtimes", _RUNTIME)
-MEMORY_CATEGORY_PATTERN = _of("Memory", _categories(classify.COPY_CATEGORIES))
-GPU_EVENT_CATEGORY_PATTERN = _of("GPU Events", [*_DEVICE, "^cuda_sync$"])
-CPU_EVENTS_CATEGORY_PATTERN = _of("CPU Events", [*_HOST, *_RUNTIME])
-CPU_AND_GPU_EVENTS_CATEGORY_PATTERN = _of("CPU/GPU Events", [*_HOST, *_RUNTIME, *_DEVICE, "^cuda_sync$"])
-PYTHON_FUNCTION_PATTERN = _of("Python Functions", ["^python_function$"])
-ALL_CATEGORY_PATTERN = _of("All", [""])
-CUDA_SYNC_PATTERN = _of("CUDA Sync", ["^cuda_sync$"])
+ProfilerStepGroupingPattern = _group("Profiler Step", [r"^ProfilerStep#(\d+)"])
+MemoryKernelGroupingPattern = _group("Memory", classify.MEMORY_NAMES)
+MTIAMemoryKernelGroupingPattern = _group("MTIA Memory", ["^dma_"])
+CommunicateKernelGroupingPattern = _group("Communicate", classify.COMMUNICATION_NAMES)
+ComputeKernelGroupingPattern = _group("Compute", [*classify.COMMUNICATION_NAMES, *classify.MEMORY_NAMES], inverse=True)
+KERNEL_CATEGORY_PATTERN = _group("GPU Kernels", _DEVICE)
+KERNEL_LAUNCH_CATEGORY_PATTERN = _group("Kernel Launch", [r"Launch(?!HostFunc)", "^runFunction"])
+CPU_OP_CATEGORY_PATTERN = _group("CPU Ops", _HOST)
+DEVICE_RUNTIME_CATEGORY_PATTERN = _group("Device Runtimes", _RUNTIME)
+MEMORY_CATEGORY_PATTERN = _group("Memory", _categories(classify.COPY_CATEGORIES))
+GPU_EVENT_CATEGORY_PATTERN = _group("GPU Events", [*_DEVICE, "^cuda_sync$"])
+CPU_EVENTS_CATEGORY_PATTERN = _group("CPU Events", [*_HOST, *_RUNTIME])
+CPU_AND_GPU_EVENTS_CATEGORY_PATTERN = _group("CPU/GPU Events", [*_HOST, *_RUNTIME, *_DEVICE, "^cuda_sync$"])
+PYTHON_FUNCTION_PATTERN = _group("Python Functions", ["^python_function$"])
+ALL_CATEGORY_PATTERN = _group("All", [""])
+CUDA_SYNC_PATTERN = _group("CUDA Sync", ["^cuda_sync$"])
 common_grouping_patterns = {
     "memory_kernels": MemoryKernelGroupingPattern,
     "compute_kernels": ComputeKernelGroupingPattern,

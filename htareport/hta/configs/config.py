@@ -1,4 +1,4 @@
-"""Settings from files, and logging by the standard library."""
+"""Reads settings from JSON files, and configures logging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def setup_logger(config_file: str = "") -> None:
 
 
 class HtaConfig:
-    """Settings of JSON files: ~/.hta/trace_analyzer.json, trace_analyzer.json here, and one that is named.
+    """Settings of JSON files: ~/.hta/trace_analyzer.json, trace_analyzer.json in the current folder, and one by name.
 
     At the top level later files win. UsageError (naming the file) for one that is no JSON object.
     """
@@ -39,15 +39,15 @@ class HtaConfig:
 
     @staticmethod
     def get_default_paths() -> list[str]:
-        """Return where files are looked for."""
+        """Return the default files."""
         return [str(folder / DEFAULT_CONFIG_FILENAME) for folder in (Path.home() / ".hta", Path.cwd())]
 
     def get_config_file_paths(self) -> list[str]:
-        """Return the files that are there, in order."""
+        """Return the files that exist, in order."""
         return [path for path in self.config_file_paths if Path(path).is_file()]
 
     def get_config(self, dot_path: str | None = None, default_value: Any = None) -> Any:
-        """Return the value at `a.b.c`, the default where there is none; everything for None."""
+        """Return the value at `a.b.c`, the default if there is none; all settings for None."""
         config: Any = self.config
         for name in dot_path.split(".") if dot_path else ():
             if not isinstance(config, Mapping) or name not in config:
@@ -62,9 +62,9 @@ class HtaConfig:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        settings = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise UsageError(f"{path}: settings are a JSON object")
-    return found
+    return settings

@@ -1,4 +1,4 @@
-"""Default values, and how an argument of an event becomes a column."""
+"""Default values, and the description of a column that an argument of events becomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class YamlVersion(NamedTuple):
     patch: int
 
     def get_version_str(self) -> str:
-        """Return it as text, with points."""
+        """Return the version as text, such as 1.2.0."""
         return ".".join(map(str, self))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Switches in the environment, each "1" for on."""
+"""HTA's switches in the environment; "1" is on."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _switch(name: str, value: bool) -> None:
 
 
 class HTAEnvOptions:
-    """The switches as an object; what is set here is set in the environment, and read from there at each use."""
+    """The switches as an object: they are read from the environment at each use, and set there."""
 
     @classmethod
     def instance(cls) -> HTAEnvOptions:
-        """Return one; all see the same environment."""
+        """Return an object; all use the same environment."""
         return cls()
 
     def disable_ns_rounding(self) -> bool:
-        """Whether times are kept as they are; here they always are, so that the switch changes nothing."""
+        """Whether times are not rounded; here they never are, so that the switch changes nothing."""
         return _is_on(HTA_DISABLE_NS_ROUNDING_ENV)
 
     def set_disable_ns_rounding(self, value: bool) -> None:
@@ -48,7 +48,7 @@ class HTAEnvOptions:
         _switch(HTA_DISABLE_CG_DEPTH_ENV, value)
 
     def critical_path_add_zero_weight_launch_edges(self) -> bool:
-        """Whether every kernel stays behind its launch when weights of a critical path are changed."""
+        """Whether every kernel stays after its launch when weights of a critical path are changed."""
         return _is_on(CP_LAUNCH_EDGE_ENV)
 
     def set_critical_path_add_zero_weight_launch_edges(self, value: bool) -> None:
@@ -72,7 +72,7 @@ class HTAEnvOptions:
         _switch(CP_STRICT_NEG_WEIGHT_CHECK_ENV, value)
 
     def get_options_str(self) -> str:
-        """Return all as text, one a line."""
+        """Return all switches as text, one per line."""
         return "\n".join(f"{name}={int(_is_on(name))}" for name in _NAMES)
 
 

@@ -102,8 +102,8 @@ class ParserConfig:
         """Return the arguments that become columns: those of the selector if there is one."""
         if self.selected_arg_keys is None:
             return self.args
-        known = parse_event_args_yaml(self.version).AVAILABLE_ARGS
-        return [known[key] for key in self.selected_arg_keys if key in known]
+        specs = parse_event_args_yaml(self.version).AVAILABLE_ARGS
+        return [specs[key] for key in self.selected_arg_keys if key in specs]
 
     # --- defaults of the process ------------------------------------------------------------
 
@@ -132,11 +132,11 @@ class ParserConfig:
         cls, cfg: ParserConfig | None = None, version: YamlVersion = DEFAULT_PARSE_VERSION
     ) -> ParserConfig:
         """Add the arguments of collectives, to the default where no configuration is given."""
-        enable_communication_args = cls.get_default_cfg() if cfg is None else cfg
-        enable_communication_args.add_args(parse_event_args_yaml(version).ARGS_COMMUNICATION)
+        config = cls.get_default_cfg() if cfg is None else cfg
+        config.add_args(parse_event_args_yaml(version).ARGS_COMMUNICATION)
         if cfg is None:
-            cls.set_default_cfg(enable_communication_args)
-        return enable_communication_args
+            cls.set_default_cfg(config)
+        return config
 
     # --- arguments --------------------------------------------------------------------------
 
@@ -236,10 +236,10 @@ class ParserConfig:
         cls, args: pd.Series[Any], reference_specs: Mapping[str, AttributeSpec] | None = None
     ) -> dict[str, AttributeSpec]:
         """Describe a column for each argument in a series of argument objects, by column name; known ones as given."""
-        known = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
-        found: dict[str, AttributeSpec] = {}
-        for given in args.dropna():
-            for raw_name, value in given.items():
-                if raw_name not in found:
-                    found[raw_name] = known.get(raw_name) or cls.make_attribute_spec(raw_name, value)
-        return {spec.name: spec for spec in found.values()}
+        known_specs = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
+        specs: dict[str, AttributeSpec] = {}
+        for arguments in args.dropna():
+            for raw_name, value in arguments.items():
+                if raw_name not in specs:
+                    specs[raw_name] = known_specs.get(raw_name) or cls.make_attribute_spec(raw_name, value)
+        return {spec.name: spec for spec in specs.values()}

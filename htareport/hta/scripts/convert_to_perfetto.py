@@ -1,4 +1,4 @@
-"""Writes a trace without what stands around its events.
+"""Writes a copy of a trace that has only its events.
 
 python -m htareport.hta.scripts.convert_to_perfetto FILE OUTPUT
 """

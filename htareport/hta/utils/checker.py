@@ -1,4 +1,4 @@
-"""Checks of folders."""
+"""Checks whether a path is a folder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @dataclass
 class OperationOutcome:
-    """Whether something is as it should be, and why not."""
+    """Whether a check succeeded, and why not."""
 
     success: bool
     reason: str = ""
 
 
 def is_valid_directory(path_to_directory: str | Path, must_be_writable: bool = False) -> OperationOutcome:
-    """Tell whether a path is a folder, and can be written to if it must."""
+    """Return whether a path is a folder, and optionally whether it can be written to."""
     path = Path(path_to_directory)
     if not path.is_dir():
         return OperationOutcome(False, f"{path} is no folder")

@@ -7,22 +7,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from htareport.algorithms import intervals
-from htareport.hta.units import PER_US
+from htareport.hta.units import PER_US, nanoseconds
 from htareport.rank.events import KIND_DTYPE
 from htareport.rows.classify import Kind, copy_kind, kinds_of_names
 from htareport.run.executors import free_memory, usable_cores
 
-_KEPT_WHOLE = re.compile(r"Memcpy|Memset|Copy")
+_COPY_NAME = re.compile(r"Memcpy|Memset|Copy")
 _BRACKETS = re.compile(r"<[^<>]*>|\([^()]*\)")
 _FREE_SHARE = 0.8
 
 
 class KernelType(Enum):
-    """Class of a kernel; here every kernel has one, so that OTHER is that of none."""
+    """Class of a kernel; here every kernel is of one of the first three."""
 
     COMMUNICATION = 0
     MEMORY = 1
@@ -31,7 +30,7 @@ class KernelType(Enum):
 
 
 class IdleTimeType(Enum):
-    """What a stream waited for."""
+    """Cause of idle time of a stream."""
 
     HOST_WAIT = 0
     KERNEL_WAIT = 1
@@ -70,20 +69,19 @@ def get_memory_kernel_type(name: str) -> str:
 
 
 def merge_kernel_intervals(kernel_df: pd.DataFrame) -> pd.DataFrame:
-    """The union of rows' intervals: ts and end of each piece (µs). Touching ones are one."""
-    starts = np.rint(kernel_df["ts"].to_numpy(np.float64) * PER_US).astype(np.int64)
-    ends = starts + np.rint(kernel_df["dur"].to_numpy(np.float64) * PER_US).astype(np.int64)
-    union = intervals.union(starts, ends)
+    """The union of rows' intervals: ts and end of each interval (µs). Adjacent ones are merged."""
+    starts = nanoseconds(kernel_df["ts"])
+    union = intervals.union(starts, starts + nanoseconds(kernel_df["dur"]))
     return pd.DataFrame({"ts": union[:, 0] / PER_US, "end": union[:, 1] / PER_US})
 
 
 def shorten_name(name: str) -> str:
-    """Drop arguments, template arguments and the return type; names of copies stay whole."""
-    if _KEPT_WHOLE.match(name):
+    """Drop arguments, template arguments and the return type; names of copies stay as they are."""
+    if _COPY_NAME.match(name):
         return name
-    short, before = name.replace("->", ""), ""
-    while short != before:
-        before, short = short, _BRACKETS.sub("", short)
+    short, previous = name.replace("->", ""), ""
+    while short != previous:
+        previous, short = short, _BRACKETS.sub("", short)
     return short.removeprefix("void ").strip()
 
 
@@ -95,18 +93,18 @@ def normalize_path(path: str) -> str:
 def flatten_column_names(df: pd.DataFrame) -> None:
     """Join the levels of a frame's column names by underscores, in place."""
     if isinstance(df.columns, pd.MultiIndex):
-        df.columns = pd.Index(["_".join(str(part) for part in column if part != "") for column in df.columns])
+        df.columns = pd.Index(["_".join(str(level) for level in levels if level != "") for levels in df.columns])
 
 
 def get_mp_pool_size(obj_size: int, num_objs: int) -> int:
-    """How many processes fit for so many objects that take `obj_size` bytes each: by cores and free memory."""
+    """How many processes cores and free memory allow, for `num_objs` objects of `obj_size` bytes each."""
     fitting = int(_FREE_SHARE * free / max(obj_size, 1)) if (free := free_memory()) is not None else num_objs
     return max(1, min(usable_cores(), num_objs, fitting))
 
 
 def get_symbol_column_names(df: pd.DataFrame) -> tuple[str, str]:
     """Names of the columns with names and categories as text: s_name and s_cat, or name and cat; empty for none."""
-    name, cat = (next((each for each in (f"s_{base}", base) if each in df), "") for base in ("name", "cat"))
+    name, cat = (next((column for column in (f"s_{base}", base) if column in df), "") for base in ("name", "cat"))
     return name, cat
 
 

@@ -1,4 +1,4 @@
-"""Whether a file is a trace whose arguments have the types they should have.
+"""Checks whether a file is a trace, and the types of its events' arguments.
 
     python -m htareport.hta.utils.validate_trace FILE --level standard
 
@@ -52,19 +52,19 @@ def get_expected_arguments(attribute_specs: Sequence[AttributeSpec]) -> pd.DataF
 def validate_trace_format(
     trace_file_path: str | Path, level: str = "standard", ignore_missing_arguments: bool = True
 ) -> tuple[bool, dict[str, Any]]:
-    """Return whether a file is a trace whose complete events have arguments of the right types, and what is wrong.
+    """Return whether a file is a trace whose complete events have arguments of the right types, and the errors.
 
-    What is wrong: trace_read_error (the reason), type_violations ({argument: the first}), and skipped_arguments
+    Errors: trace_read_error (the reason), type_violations ({argument: the first}), and skipped_arguments
     ({argument: times}), those that the level does not know, unless they are ignored.
     """
     specs = {spec.raw_name: spec for spec in get_argument_spec(level)}
     try:
-        found = read_arguments(Path(trace_file_path))
+        arguments = read_arguments(Path(trace_file_path))
     except (TraceFileError, OSError) as error:
         return False, {"trace_read_error": str(error)}
-    known = {name: values for name, values in found.items() if name in specs}
-    violations = {name: text for name, values in known.items() if (text := _violation(specs[name], values))}
-    unknown = Counter({name: len(values.given) for name, values in found.items() if name not in specs})
+    known_arguments = {name: values for name, values in arguments.items() if name in specs}
+    violations = {name: text for name, values in known_arguments.items() if (text := _violation(specs[name], values))}
+    unknown = Counter({name: len(values.given) for name, values in arguments.items() if name not in specs})
     errors: dict[str, Any] = {}
     if unknown and not ignore_missing_arguments:
         errors["skipped_arguments"] = dict(unknown)
@@ -74,11 +74,11 @@ def validate_trace_format(
 
 
 def _violation(spec: AttributeSpec, values: Values) -> str:
-    """Say which value is the first of another type; numbers as text are numbers. Nothing if there is none."""
-    for place, value in zip(values.places.tolist(), values.given, strict=True):
+    """Return a text on the first value of another type, empty if there is none; numbers as text are numbers."""
+    for event, value in zip(values.places.tolist(), values.given, strict=True):
         if value is not None and not _fits(spec.value_type, value):
             return (
-                f"event {place}: {spec.raw_name} is {type(value).__name__}, not {spec.value_type.name}: {value!r:.80}"
+                f"event {event}: {spec.raw_name} is {type(value).__name__}, not {spec.value_type.name}: {value!r:.80}"
             )
     return ""
 
@@ -90,15 +90,17 @@ def _fits(kind: ValueType, value: Any) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is wrong with a file; return 0 if nothing is, else 1."""
+    """Print the errors of a file; return 0 if it has none, else 1."""
     parser = argparse.ArgumentParser(prog="validate_trace", description="Check the arguments of a trace's events.")
     parser.add_argument("trace_file", metavar="FILE")
     parser.add_argument("--level", choices=list(LEVELS), default="standard")
     parser.add_argument("--all", action="store_true", help="also name arguments that the level does not know")
     options = parser.parse_args(arguments)
-    fine, errors = validate_trace_format(options.trace_file, options.level, ignore_missing_arguments=not options.all)
-    sys.stdout.write(f"{'valid' if fine else 'not valid'}\n{json.dumps(errors, indent=2) if errors else ''}\n")
-    return 0 if fine else 1
+    is_valid, errors = validate_trace_format(
+        options.trace_file, options.level, ignore_missing_arguments=not options.all
+    )
+    sys.stdout.write(f"{'valid' if is_valid else 'not valid'}\n{json.dumps(errors, indent=2) if errors else ''}\n")
+    return 0 if is_valid else 1
 
 
 if __name__ == "__main__":
