@@ -214,17 +214,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    command_line = parser()
+    root = parser()
     try:
-        options, unknown = command_line.parse_known_args(arguments)
+        options, unknown = root.parse_known_args(arguments)
         if unknown:  # Reported with the usage of the command; argparse would show that of all commands.
-            cast("_Parser", getattr(options, "parser", command_line)).error(
-                f"unrecognized arguments: {' '.join(unknown)}"
-            )
+            cast("_Parser", getattr(options, "parser", root)).error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as end:  # argparse has printed the message.
         return int(end.code or 0)
     if options.command is None:
-        command_line.print_help(sys.stderr)
+        root.print_help(sys.stderr)
         return 2
     if options.verbose:
         import logging

@@ -72,12 +72,7 @@ Result = TypeVar("Result", bound=RankResult)
 
 
 def results_by_rank(
-    kind: type[Result],
-    task: Callable[..., Result],
-    trace: Trace,
-    options: ReportOptions,
-    *arguments: Any,
-    quiet: bool,
+    kind: type[Result], task: Callable[..., Result], trace: Trace, options: ReportOptions, *arguments: Any, quiet: bool
 ) -> list[Result]:
     """Run task(rank, files, *arguments) for every rank with a progress bar; return the results in order of rank."""
 

@@ -59,14 +59,12 @@ def late_ranks(df: pd.DataFrame) -> list[int]:
     return significant(arrivals)
 
 
-def run_finder(
-    finder: Callable[..., Any], arrivals: pd.DataFrame, event_arguments: Callable[[], tuple[Any, ...]]
-) -> list[int]:
-    """Return the stragglers of a finder: one of ours takes arrivals, one of HTA's the result of `event_arguments`."""
+def run_finder(finder: Callable[..., Any], arrivals: pd.DataFrame, events: Callable[[], tuple[Any, ...]]) -> list[int]:
+    """Return the stragglers of a finder: one of ours takes arrivals, one of HTA's the result of `events`."""
     parameters = inspect.signature(finder).parameters
     required = [parameter for parameter in parameters.values() if parameter.default is parameter.empty]
     takes_events = len(required) > 1 or "symbol_table" in parameters
-    stragglers = finder(*event_arguments()) if takes_events else finder(arrivals)
+    stragglers = finder(*events()) if takes_events else finder(arrivals)
     if isinstance(stragglers, pd.Series):
         late = stragglers[stragglers > 0].sort_values(ascending=False, kind="stable")
         return [int(rank) for rank in late.index]

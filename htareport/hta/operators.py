@@ -82,7 +82,7 @@ class Operators(LoadedRanks):
                 "correlation": events["correlation"],
                 "iteration": events["step"],
                 "user_annotation": pd.Series(
-                    [s and s.rpartition(_STACK_SEPARATOR)[2] for s in stacks.tolist()], dtype=object
+                    [s and s.rpartition(_SEPARATOR)[2] for s in stacks.tolist()], dtype=object
                 ),
                 "annotation_stack": stacks,
             }
@@ -110,17 +110,15 @@ class Operators(LoadedRanks):
         By rank the names of largest sum until they cover `duration_ratio` of it or are `num_kernels`; all others are
         one row "others", except names that match one of the regular expressions.
         """
-        patterns = [re.compile(pattern) for pattern in allowlist_patterns or ()]
-        tables = []
+        allowed = [re.compile(pattern) for pattern in allowlist_patterns or ()]
+        stats = []
         for rank in self.ranks_loaded.values():
             annotations = device_annotations if use_gpu_annotation else host_annotations
             rows = annotations(rank)
             name = pd.Series(rank.names(rows["name"].to_numpy(np.int32)).astype(object), dtype=object)
             if len(rows):
-                tables.append(
-                    _annotation_statistics(name, rows["dur"], patterns, num_kernels, duration_ratio, rank.rank)
-                )
-        if not tables:
+                stats.append(_annotation_statistics(name, rows["dur"], allowed, num_kernels, duration_ratio, rank.rank))
+        if not stats:
             return None
         if visualize:
             analysis = Annotations()
@@ -128,10 +126,10 @@ class Operators(LoadedRanks):
             frames = self.mapped(analysis)
             for chart in (side, "durations", "ranks"):
                 self.show(analysis, frames, chart, visualize=True, renderer=image_renderer or "")
-        return pd.concat(tables).sort_values(["rank", "name"], ignore_index=True)
+        return pd.concat(stats).sort_values(["rank", "name"], ignore_index=True)
 
 
-_STACK_SEPARATOR = " > "
+_SEPARATOR = " > "
 
 
 def _aten_operators(rank: Rank) -> pd.DataFrame:
@@ -167,23 +165,18 @@ def _stacks(rank: Rank, on_host: pd.DataFrame, owner: NDArray[np.int64]) -> pd.S
         while ancestor >= 0:
             stack.append(int(name[ancestor]))
             ancestor = int(parent[ancestor])
-        texts[row] = _STACK_SEPARATOR.join(reversed(kernel_launches.texts(rank, stack)))
+        texts[row] = _SEPARATOR.join(reversed(kernel_launches.texts(rank, stack)))
     return pd.Series([texts.get(row) for row in owner.tolist()], dtype=object)
 
 
 def _annotation_statistics(
-    names: pd.Series[Any],
-    durations: pd.Series[Any],
-    patterns: list[re.Pattern[str]],
-    max_names: int,
-    min_share: float,
-    rank: int,
+    names: pd.Series[Any], times: pd.Series[Any], allowed: list[re.Pattern[str]], limit: int, share: float, rank: int
 ) -> pd.DataFrame:
-    sums = durations.groupby(names).sum().rename("sum").rename_axis("name").reset_index().assign(kind="")
+    sums = times.groupby(names).sum().rename("sum").rename_axis("name").reset_index().assign(kind="")
     sums = sums.sort_values(["sum", "name"], ascending=[False, True], ignore_index=True)
-    shown = set(sums["name"][kernel_stats.top_names(sums, max_names, min_share)])
-    shown |= {name for name in sums["name"] if any(pattern.search(name) for pattern in patterns)}
-    groups = durations.groupby(names.where(names.isin(list(shown)), "others"))
+    shown = set(sums["name"][kernel_stats.top_names(sums, limit, share)])
+    shown |= {text for text in sums["name"] if any(pattern.search(text) for pattern in allowed)}
+    groups = times.groupby(names.where(names.isin(list(shown)), "others"))
     table_stats = groups.agg(["sum", "max", "min", "std", "mean"]).fillna({"std": 0.0})
     table_stats["p50"], table_stats["p95"] = groups.quantile(0.5), groups.quantile(0.95)
     table = pd.DataFrame({"name": table_stats.index.to_numpy(object)})

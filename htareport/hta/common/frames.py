@@ -53,15 +53,13 @@ def _base(rank: Rank, zero_ns: int) -> pd.DataFrame:
     """All rows of the event tables, category by category, with the columns that need no arguments."""
     loaded, tables = rank.loaded, rank.loaded.tables
     sizes = [len(columns["ts"]) for columns in tables.values()]
-    table_number = np.repeat(np.arange(len(sizes)), sizes)
+    source = np.repeat(np.arange(len(sizes)), sizes)
 
     def stacked(name: str) -> NDArray[np.int64]:
         columns = [table[name] if name in table else np.full(len(table["ts"]), _MISSING) for table in tables.values()]
         return np.concatenate([*columns, np.zeros(0, np.int64)])
 
-    rows = pd.DataFrame(
-        {"source": table_number, "row": np.concatenate([*map(np.arange, sizes), np.zeros(0, np.int64)])}
-    )
+    rows = pd.DataFrame({"source": source, "row": np.concatenate([*map(np.arange, sizes), np.zeros(0, np.int64)])})
     rows["capture"] = stacked("capture")
     ts, dur, thread = stacked("ts") - zero_ns, stacked("dur"), stacked("thread")
     rows["ns"] = stacked("ts")
@@ -71,7 +69,7 @@ def _base(rank: Rank, zero_ns: int) -> pd.DataFrame:
     index = index_of(rank, rows)
     return rows.assign(
         index=index,
-        cat=categories[table_number],
+        cat=categories[source],
         name=np.array([*loaded.strings, ""], object)[stacked("name")],
         pid=pids,
         tid=tids,
@@ -140,8 +138,7 @@ def _within_window(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
 def _arguments(rank: Rank, config: ParserConfig) -> list[tuple[AttributeSpec, Values]]:
     """The arguments that become columns, from all files of the rank, with the indices of their events."""
     takes_all = config.parse_all_args and config.selected_arg_keys is None
-    selected = [] if takes_all else [spec for spec in config.selected() if spec.name not in _FROM_LOADER]
-    specs = {spec.raw_name: spec for spec in selected}
+    specs = {} if takes_all else {spec.raw_name: spec for spec in config.selected() if spec.name not in _FROM_LOADER}
     if not specs and not takes_all:
         return []
     values_by_name: dict[str, list[Values]] = {}
@@ -158,11 +155,8 @@ def _arguments(rank: Rank, config: ParserConfig) -> list[tuple[AttributeSpec, Va
             for name, captures in values_by_name.items()
         }
     empty = [Values(np.zeros(0, np.int64), [])]
-    return [
-        (spec, _joined(values_by_name.get(name, empty)))
-        for name, spec in specs.items()
-        if spec.name not in _FROM_LOADER
-    ]
+    columns = {name: spec for name, spec in specs.items() if spec.name not in _FROM_LOADER}
+    return [(spec, _joined(values_by_name.get(name, empty))) for name, spec in columns.items()]
 
 
 def _joined(captures: list[Values]) -> Values:

@@ -183,11 +183,8 @@ class Trace:
 
     def get_iterations(self, rank: int | None = None) -> list[int]:
         """Return the numbers of a rank's profiler steps (of the first rank for None), empty for a rank not there."""
-        return (
-            get_iterations(self.get_trace(self._rank_or_first(rank)))
-            if self._rank_or_first(rank) in self.get_ranks()
-            else []
-        )
+        rank = self._rank_or_first(rank)
+        return get_iterations(self.get_trace(rank)) if rank in self.get_ranks() else []
 
     def get_trace_duration(self, rank: int | None = None) -> float:
         """Return the time from the first start to the last end on a rank (the first for None)."""

@@ -9,12 +9,7 @@ import pandas as pd
 
 from htareport.hta.common.trace_symbol_table import TraceSymbolTable
 
-_ON_DEVICE = (
-    "gpu_user_annotation",
-    "cuda_sync",
-    "cuda_event",
-    "cuda_profiler_range",
-)  # Rows of the device that are no work.
+_ON_DEVICE = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range")  # Without a stream.
 
 
 def host_rows(df: pd.DataFrame) -> pd.DataFrame:

@@ -82,12 +82,8 @@ def update_trace_rank(file_path: str | Path, rank: int) -> None:
     """Write a rank into a trace file, in place; its events keep their exact text. OutputError."""
     path = Path(file_path)
     metadata = _NoEvents().read(path).metadata
-    distributed = metadata.get("distributedInfo")
-    rewritten(
-        path,
-        path,
-        metadata | {"distributedInfo": {**(distributed if isinstance(distributed, dict) else {}), "rank": rank}},
-    )
+    info = metadata.get("distributedInfo")
+    rewritten(path, path, metadata | {"distributedInfo": {**(info if isinstance(info, dict) else {}), "rank": rank}})
 
 
 def convert_to_perfetto(file_path: str | Path, output_file: str | Path) -> None:

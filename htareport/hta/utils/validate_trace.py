@@ -96,11 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--level", choices=list(LEVELS), default="standard")
     parser.add_argument("--all", action="store_true", help="also name arguments that the level does not know")
     options = parser.parse_args(arguments)
-    is_valid, errors = validate_trace_format(
-        options.trace_file, options.level, ignore_missing_arguments=not options.all
-    )
-    sys.stdout.write(f"{'valid' if is_valid else 'not valid'}\n{json.dumps(errors, indent=2) if errors else ''}\n")
-    return 0 if is_valid else 1
+    valid, errors = validate_trace_format(options.trace_file, options.level, ignore_missing_arguments=not options.all)
+    sys.stdout.write(f"{'valid' if valid else 'not valid'}\n{json.dumps(errors, indent=2) if errors else ''}\n")
+    return 0 if valid else 1
 
 
 if __name__ == "__main__":
