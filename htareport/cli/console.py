@@ -123,7 +123,7 @@ def _line(text: str) -> str:
 
 
 @contextlib.contextmanager
-def progress(what: str, *, quiet: bool) -> Iterator[Progress | None]:
+def progress(title: str, *, quiet: bool) -> Iterator[Progress | None]:
     """Yield a function that moves a progress bar; None with `quiet`, or if standard output or error is no terminal."""
     if quiet or not (sys.stderr.isatty() and sys.stdout.isatty()):
         yield None
@@ -135,10 +135,10 @@ def progress(what: str, *, quiet: bool) -> Iterator[Progress | None]:
     text, counts = bars.TextColumn("{task.description}"), bars.MofNCompleteColumn()
     columns = (text, bars.BarColumn(), counts, bars.TimeElapsedColumn())
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(title, total=None)
 
         def update(done: int, total: int, label: str) -> None:
-            bar.update(task, completed=done, total=total, description=escape(printable(label)) or what)
+            bar.update(task, completed=done, total=total, description=escape(printable(label)) or title)
 
         yield update
 

@@ -235,12 +235,12 @@ def _analyze(source: str, options: ReportOptions, *, quiet: bool) -> Report:
         )
 
 
-def refuse_overwriting(inputs: Iterable[Path], outputs: Sequence[str], what: str) -> None:
+def refuse_overwriting(inputs: Iterable[Path], outputs: Sequence[str], role: str) -> None:
     """UsageError if an output is one of the files that are read."""
     resolved_inputs = set(map(resolved, inputs))
     for output in outputs:
         if output != "-" and resolved(located(output)) in resolved_inputs:
-            raise UsageError(f"-o {output}: is {what}")
+            raise UsageError(f"-o {output}: is {role}")
 
 
 def _write(report: Report, options: ReportOptions, *, quiet: bool) -> bool:

@@ -84,8 +84,8 @@ def _print_results(trace: Trace, results: Sequence[Checked]) -> int:
 
 
 def _name(paths: Files) -> str:
-    first, *more_paths = paths_of(paths)
-    return f"{first.name} and {len(more_paths)} more" if more_paths else first.name
+    first, *other_paths = paths_of(paths)
+    return f"{first.name} and {len(other_paths)} more" if other_paths else first.name
 
 
 def _cells(result: Checked, paths: Files) -> tuple[str, ...]:
@@ -102,20 +102,20 @@ def _print_missing(usable: Sequence[Checked]) -> None:
     from htareport.analyses import analysis_classes
     from htareport.report.number_lists import listed
 
-    ranks_without: dict[Capability, list[int]] = {}
+    ranks_by_missing: dict[Capability, list[int]] = {}
     requirements: Mapping[str, frozenset[Capability]] = {
         name: result.requires for name, result in analysis_classes().items()
     }
     for capability in sorted(frozenset().union(*requirements.values())):
         if ranks := [result.rank for result in usable if capability not in result.capabilities]:
-            ranks_without[capability] = ranks
+            ranks_by_missing[capability] = ranks
     console.out("")
-    if not ranks_without:
+    if not ranks_by_missing:
         console.out("Nothing is missing: every analysis can run.")
         return
     rows = [
         (", ".join(name for name, requires in requirements.items() if capability in requires),
          "all" if len(ranks) == len(usable) else listed(ranks), str(capability))
-        for capability, ranks in ranks_without.items()
+        for capability, ranks in ranks_by_missing.items()
     ]  # fmt: skip
     console.table(("cannot run", "on ranks", "because"), rows)

@@ -149,11 +149,11 @@ def _top_kernels(rank: Rank, min_share: float, max_kernels: int) -> pd.DataFrame
     top = table[kernel_stats.top_names(table, max_kernels, min_share)]
     events = rank.device_events
     remaining = events[~events["name"].isin(top["name"])]
-    others_rows = [
+    pooled = [
         {"name": "others", "kind": kind, **_statistics(durations.to_numpy())}
         for kind, durations in remaining.groupby("kind", observed=True)["dur"]
     ]
-    return pd.concat([top, pd.DataFrame(others_rows)], ignore_index=True).assign(rank=rank.rank)
+    return pd.concat([top, pd.DataFrame(pooled)], ignore_index=True).assign(rank=rank.rank)
 
 
 def _statistics(durations: np.ndarray[Any, Any]) -> dict[str, float]:

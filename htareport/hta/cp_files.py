@@ -27,7 +27,7 @@ class Saved(NamedTuple):
     nodes: pd.DataFrame
     bounds: NDArray[np.int8]
     events: pd.DataFrame
-    about: dict[str, int]
+    location: dict[str, int]
 
 
 def save(path: Path, saved: Saved) -> None:
@@ -36,9 +36,9 @@ def save(path: Path, saved: Saved) -> None:
     arrays = {name: getattr(saved.graph, name) for name in _ARRAYS} | {"bounds": saved.bounds}
     arrays |= {f"node_{name}": saved.nodes[name].to_numpy() for name in _NODES}
     events = {name: saved.events[name].tolist() for name in EVENT_COLUMNS}
-    about = {"version": _VERSION, "nodes": saved.graph.nodes, **saved.about, "events": events}
+    content = {"version": _VERSION, "nodes": saved.graph.nodes, **saved.location, "events": events}
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("graph.json", json.dumps(about))
+        archive.writestr("graph.json", json.dumps(content))
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
@@ -49,23 +49,23 @@ def load(path: str | Path) -> Saved:
     """Read what `save` wrote. ValueError (naming the file) if it is something else."""
     try:
         with ZipFile(path) as archive:
-            about = json.loads(archive.read("graph.json"))
+            content = json.loads(archive.read("graph.json"))
             arrays = {
                 Path(name).stem: np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
                 for name in archive.namelist()
                 if name.endswith(".npy")
             }
-        return _checked(about, arrays)
+        return _checked(content, arrays)
     except (BadZipFile, KeyError, ValueError, TypeError, EOFError) as error:
         raise ValueError(f"{path}: not a saved critical path: {error}") from error
 
 
-def _checked(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Saved:
+def _checked(content: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Saved:
     if len({len(arrays[name]) for name in (*_ARRAYS, "bounds")}) > 1:
         raise ValueError("its arrays are of different lengths")
     src, dst, weight, kind, owner = (arrays[name] for name in _ARRAYS)
-    graph = Graph(int(about["nodes"]), src, dst, weight, kind, owner)
+    graph = Graph(int(content["nodes"]), src, dst, weight, kind, owner)
     nodes = pd.DataFrame({name: arrays[f"node_{name}"] for name in _NODES})
-    events = pd.DataFrame(about["events"], columns=list(EVENT_COLUMNS))
-    facts = {name: int(about[name]) for name in ("rank", "start_ns", "capture", "first_event")}
-    return Saved(graph, nodes, arrays["bounds"], events, facts)
+    events = pd.DataFrame(content["events"], columns=list(EVENT_COLUMNS))
+    location = {name: int(content[name]) for name in ("rank", "start_ns", "capture", "first_event")}
+    return Saved(graph, nodes, arrays["bounds"], events, location)

@@ -34,8 +34,8 @@ class CPGraph(PathLookups):
 
     def __init__(self, saved: cp_files.Saved, t_full: Trace | None = None) -> None:
         """`saved.nodes` has event (row of the events, -1: an end of the window), is_start and ts (ns)."""
-        self._graph, self._nodes, self._bounds, events, self._about = saved
-        self.rank = self._about["rank"]
+        self._graph, self._nodes, self._bounds, events, self._location = saved
+        self.rank = self._location["rank"]
         self.trace_df = events.set_index("index", drop=False).rename_axis(None)
         self.t_full = t_full
         self._index = np.append(events["index"].to_numpy(np.int64), -1)  # Event -1 takes the last.
@@ -50,9 +50,9 @@ class CPGraph(PathLookups):
         nodes = pd.DataFrame({"event": events, "is_start": graph.points % 2 == 0, "ts": graph.stamps - zero_ns})
         capture_number = span.capture or 0
         first_event = sum(capture.events for capture in graph.activity.trace.captures[:capture_number])
-        about = {"rank": rank, "start_ns": zero_ns, "capture": capture_number, "first_event": first_event}
+        location = {"rank": rank, "start_ns": zero_ns, "capture": capture_number, "first_event": first_event}
         frame = events_frame(graph, zero_ns)
-        return cls(cp_files.Saved(graph.graph, nodes, bounds_of(graph), frame, about), t_full)
+        return cls(cp_files.Saved(graph.graph, nodes, bounds_of(graph), frame, location), t_full)
 
     @property
     def full_trace_df(self) -> pd.DataFrame:
@@ -137,8 +137,8 @@ class CPGraph(PathLookups):
         nodes = self._graph.path.nodes
         events, stamps = self._events[nodes], self._nodes["ts"].to_numpy()[nodes] / PER_US
         names = self.trace_df["s_name"].reindex(events).to_numpy()
-        about = {"node": nodes, "ev_idx": events, "is_start": self._nodes["is_start"].to_numpy()[nodes]}
-        return pd.DataFrame({**about, "ts": stamps, "s_name": names})
+        columns = {"node": nodes, "ev_idx": events, "is_start": self._nodes["is_start"].to_numpy()[nodes]}
+        return pd.DataFrame({**columns, "ts": stamps, "s_name": names})
 
     @property
     def slack(self) -> pd.Series[float]:
@@ -155,7 +155,7 @@ class CPGraph(PathLookups):
 
         With `all_edges` the argument `critical` of arrows says whether they are on the path.
         """
-        graph, first_event = self._graph, self._about["first_event"]
+        graph, first_event = self._graph, self._location["first_event"]
         points, on_path = self._points(), set(graph.path.edges.tolist())
         arrows = []
         for number in range(len(graph.src)) if all_edges else sorted(on_path):
@@ -169,11 +169,11 @@ class CPGraph(PathLookups):
                 args = {"type": edge.type.value, "weight": edge.weight, "critical": number in on_path}
                 arrows.append(Arrow(points[edge.begin], points[edge.end], args))
         events = frozenset(event - first_event for event in self.critical_path_events_set)
-        return PathMarks(self._about["capture"], events, arrows)
+        return PathMarks(self._location["capture"], events, arrows)
 
     def _points(self) -> list[Point]:
         """Time and thread of each node in the file; the end of an event counts as within it."""
-        event, stamps = self._nodes["event"].to_numpy(), self._nodes["ts"].to_numpy() + self._about["start_ns"]
+        event, stamps = self._nodes["event"].to_numpy(), self._nodes["ts"].to_numpy() + self._location["start_ns"]
         pids, tids, durations = ([*self.trace_df[name].tolist(), 0] for name in ("pid", "tid", "dur"))
         inside = ~self._nodes["is_start"].to_numpy() & (np.array(durations)[event] > 0)
         rows = zip(event.tolist(), (stamps - inside * _INSIDE_NS).tolist(), strict=True)
@@ -184,7 +184,7 @@ class CPGraph(PathLookups):
         path = Path(f"{out_dir}.zip")
         graph = self._graph.with_weights(self._weights)
         events = self.trace_df.reset_index(drop=True)
-        cp_files.save(path, cp_files.Saved(graph, self._nodes, self._bounds, events, self._about))
+        cp_files.save(path, cp_files.Saved(graph, self._nodes, self._bounds, events, self._location))
         return str(path)
 
 

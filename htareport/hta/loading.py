@@ -89,7 +89,7 @@ def open_trace(
 ) -> Trace:
     """Find the files of a run, all of a folder or by name; relative names are looked for in the folder, too."""
 
-    def path_of(name: str | Path) -> Path:
+    def resolved_path(name: str | Path) -> Path:
         path = located(name)
         return path if is_remote(path) or path.is_absolute() or path.exists() else located(folder) / path
 
@@ -99,9 +99,9 @@ def open_trace(
     if isinstance(files, Mapping):
         return Trace.open(
             {
-                rank: tuple(map(path_of, name)) if isinstance(name, (tuple, list)) else path_of(name)
+                rank: tuple(map(resolved_path, name)) if isinstance(name, (tuple, list)) else resolved_path(name)
                 for rank, name in files.items()
             },
             options=read_options,
         )
-    return Trace.open([path_of(name) for name in files], options=read_options)
+    return Trace.open([resolved_path(name) for name in files], options=read_options)

@@ -64,8 +64,8 @@ class Operators(LoadedRanks):
         events = trace.device_events
         owners = annotation_of(trace, on_host, on_device)
         stacks = _stacks(trace, on_host, owners.host)
-        of_device = on_device["name"].to_numpy()[owners.device[owners.device >= 0]]
-        stacks.loc[owners.device >= 0] = pd.Series(kernel_launches.texts(trace, of_device), dtype=object).to_numpy()
+        device_names = on_device["name"].to_numpy()[owners.device[owners.device >= 0]]
+        stacks.loc[owners.device >= 0] = pd.Series(kernel_launches.texts(trace, device_names), dtype=object).to_numpy()
         categories = np.array([*trace.loaded.tables, ""], object)
         start = self.run.start_ns
         frame = pd.DataFrame(
@@ -82,7 +82,7 @@ class Operators(LoadedRanks):
                 "correlation": events["correlation"],
                 "iteration": events["step"],
                 "user_annotation": pd.Series(
-                    [s and s.rpartition(_SEPARATOR)[2] for s in stacks.tolist()], dtype=object
+                    [stack and stack.rpartition(_SEPARATOR)[2] for stack in stacks.tolist()], dtype=object
                 ),
                 "annotation_stack": stacks,
             }

@@ -105,9 +105,9 @@ class _Patterns(NamedTuple):
         values = (patterns, table["count"].to_numpy(), table["gpu"] / PER_US, table["cpu"] / PER_US)
         frame = pd.DataFrame(dict(zip(_COLUMNS, values, strict=True)))
         frame = frame.sort_values(["count", "pattern"], ascending=[False, True])
-        row_of = np.empty(len(frame), np.int64)
-        row_of[frame.index] = np.arange(len(frame))
-        return cls(frame.reset_index(drop=True), nodes, row_of[groups.ngroup().to_numpy()], kernels, owners)
+        table_row = np.empty(len(frame), np.int64)
+        table_row[frame.index] = np.arange(len(frame))
+        return cls(frame.reset_index(drop=True), nodes, table_row[groups.ngroup().to_numpy()], kernels, owners)
 
     def marked(self, rank: Rank, max_patterns: int) -> list[Pattern]:
         """Return the first patterns with the rows of their calls and device events."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from htareport._version import __version__
 from htareport.errors import UsageError
-from htareport.run.executors import interrupts_held
+from htareport.run.executors import interrupts_delayed
 
 ANSWER_S = 10  # How many seconds to wait for a cluster to answer.
 
@@ -54,7 +54,7 @@ def _start_local_cluster(distributed: Any, processes: int, stack: contextlib.Exi
     """Start a cluster that the stack closes even after Ctrl-C; dask would close it later and print tracebacks."""
     log.info("starting a dask cluster of %d processes", processes)
     resource_tracker.ensure_running()  # Starting it unblocks SIGINT, so not within the next block.
-    with interrupts_held():  # Dask's threads and processes inherit this: only this process answers Ctrl-C.
+    with interrupts_delayed():  # Dask's threads and processes inherit this: only this process answers Ctrl-C.
         return stack.enter_context(
             distributed.LocalCluster(
                 n_workers=processes,

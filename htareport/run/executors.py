@@ -30,7 +30,7 @@ MEMORY_PER_RAW_BYTE = 0.5  # Peak of a rank over the size of its raw JSON.
 
 NO_MEMORY = "there was not enough memory for it; with -j 1 there is more for each rank"
 KILLED = f"its process was killed, most likely since {NO_MEMORY}"
-KILLED_AGAIN = (
+KILLED_REPEATEDLY = (
     "the workers that read it were killed again and again, most likely since they had not enough memory for it"
 )
 
@@ -104,7 +104,7 @@ def _reason(error: Exception) -> str:
         return KILLED
     if isinstance(error, CancelledError):
         return "the cluster was lost before it was read"
-    return KILLED_AGAIN if _is_killed(error) else f"its worker failed: {error}"
+    return KILLED_REPEATEDLY if _is_killed(error) else f"its worker failed: {error}"
 
 
 def _absolute(paths: Files) -> Files:
@@ -184,9 +184,9 @@ def release_freed_memory() -> None:
 
 def _own_cgroups() -> Iterator[Path]:
     """Yield the cgroup folders (v2) whose limits apply to this process, its own first."""
-    own = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), None)
-    if own is not None:
-        folder = _CGROUPS / own.lstrip("/")
+    path = next((line[3:] for line in _text(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::")), None)
+    if path is not None:
+        folder = _CGROUPS / path.lstrip("/")
         yield from (ancestor for ancestor in (folder, *folder.parents) if ancestor.is_relative_to(_CGROUPS))
 
 
@@ -209,7 +209,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
+def interrupts_delayed() -> Iterator[None]:
     """Delay Ctrl-C until the block ends, so that no process is half started; children inherit the blocked SIGINT."""
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
@@ -229,7 +229,7 @@ def interrupts_held() -> Iterator[None]:
 class _Worker(SpawnProcess):
     def start(self) -> None:
         """Start with SIGINT blocked: Ctrl-C reaches the whole process group, and only the parent handles it."""
-        with interrupts_held():
+        with interrupts_delayed():
             super().start()
 
 

@@ -247,7 +247,7 @@ def _job(summaries: Sequence[RankSummary]) -> Job:
     facts = [summary.facts for summary in summaries if summary.facts]
     starts = [fact.start_ns for fact in facts if fact.start_ns is not None]
     return Job(
-        tuple(s.rank for s in summaries),
+        tuple(summary.rank for summary in summaries),
         min(starts, default=0),
         any(fact.steps for fact in facts),
         tuple(salvaged(summaries)),

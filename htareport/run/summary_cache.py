@@ -74,8 +74,13 @@ class SummaryEntry:
     def store(self, summary: RankSummary) -> None:
         """Write the summary, unless it has errors or the trace files have changed meanwhile."""
         evidence, facts = summary.evidence, summary.facts
-        is_whole = facts is not None and not summary.errors and not (evidence and evidence.errors)
-        if facts is None or not is_whole or not trace_cache.is_large(facts.num_events) or not self.files.still_holds():
+        is_complete = facts is not None and not summary.errors and not (evidence and evidence.errors)
+        if (
+            facts is None
+            or not is_complete
+            or not trace_cache.is_large(facts.num_events)
+            or not self.files.still_holds()
+        ):
             return
         try:
             data = _encoded(summary, self.name)

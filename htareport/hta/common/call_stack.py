@@ -111,7 +111,7 @@ class CallGraph:
     @cached_property
     def call_stacks(self) -> list[CallStackGraph]:
         """The stacks of all threads, by their number in `mapping`."""
-        return [CallStackGraph(self._whole[who.rank].df.loc[rows], who) for who, rows in self._threads]
+        return [CallStackGraph(self._whole[identity.rank].df.loc[rows], identity) for identity, rows in self._threads]
 
     def get_stack_of_node(self, node_id: int, rank: int, skip_ancestors: bool = False) -> pd.DataFrame:
         """Return the rows of a node, its descendants, with device work, and ancestors. ValueError without it."""

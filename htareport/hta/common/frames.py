@@ -34,7 +34,7 @@ def trace_frame(rank: Rank, zero_ns: int, config: ParserConfig) -> pd.DataFrame:
     the first device work of a launch; -1: none), iteration (number of the profiler step, -1: none).
     """
     base = _base(rank, zero_ns)
-    is_kept = ~base["cat"].isin(_skipped(config)) & _within_window(rank, base)
+    is_kept = ~base["cat"].isin(_skipped(config)) & _window_mask(rank, base)
     frame = base[is_kept].sort_values("index", kind="stable").drop(columns=["source", "row", "capture", "ns"])
     last_columns = frame.pop("index_correlation"), frame.pop("iteration")
     indices = frame["index"].to_numpy()
@@ -122,7 +122,7 @@ def _numbers(streams: pd.Series[Any]) -> NDArray[np.int64]:
     return streams.map({stream: int(match[1]) if match else 0 for stream, match in numbers.items()}).to_numpy(np.int64)
 
 
-def _within_window(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
+def _window_mask(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:
     """Which rows to keep without the last step: host rows that start before it, and device work of the window."""
     steps = rank.narrowed(ALL).steps
     if rank.window == ALL or len(steps) < 2:  # noqa: PLR2004  no step would be left
@@ -149,9 +149,9 @@ def _arguments(rank: Rank, config: ParserConfig) -> list[tuple[AttributeSpec, Va
             values_by_name.setdefault(name, []).append(Values(values.places + num_before, values.given))
         num_before += capture.events
     if takes_all:
-        known_specs = {spec.raw_name: spec for spec in AVAILABLE_ARGS.values() if not spec.name.startswith("name")}
+        available = {spec.raw_name: spec for spec in AVAILABLE_ARGS.values() if not spec.name.startswith("name")}
         specs = {
-            name: known_specs.get(name) or config.make_attribute_spec(name, captures[0].given[0])
+            name: available.get(name) or config.make_attribute_spec(name, captures[0].given[0])
             for name, captures in values_by_name.items()
         }
     empty = [Values(np.zeros(0, np.int64), [])]

@@ -78,8 +78,8 @@ def add_fwd_bwd_links(df: pd.DataFrame) -> None:
     # Traces number forward threads in their own way: the thread that has most of an id's sequence numbers is meant.
     threads = pairs.value_counts(["fwd_thread_id", "tid_forward"]).reset_index().drop_duplicates("fwd_thread_id")
     pairs = pairs.merge(threads[["fwd_thread_id", "tid_forward"]], on=["fwd_thread_id", "tid_forward"])
-    for direction, own, other in ((0, "index_forward", "index"), (1, "index", "index_forward")):
-        partner = pairs.drop_duplicates(own).set_index(own)[other]
+    for direction, column, partner_column in ((0, "index_forward", "index"), (1, "index", "index_forward")):
+        partner = pairs.drop_duplicates(column).set_index(column)[partner_column]
         labels = df.index[df["index"].isin(partner.index)]
         df.loc[labels, "fwdbwd"] = direction
         df.loc[labels, "fwdbwd_index"] = partner.loc[df.loc[labels, "index"]].to_numpy()

@@ -236,10 +236,10 @@ class ParserConfig:
         cls, args: pd.Series[Any], reference_specs: Mapping[str, AttributeSpec] | None = None
     ) -> dict[str, AttributeSpec]:
         """Describe a column for each argument in a series of argument objects, by column name; known ones as given."""
-        known_specs = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
+        reference = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
         specs: dict[str, AttributeSpec] = {}
         for arguments in args.dropna():
             for raw_name, value in arguments.items():
                 if raw_name not in specs:
-                    specs[raw_name] = known_specs.get(raw_name) or cls.make_attribute_spec(raw_name, value)
+                    specs[raw_name] = reference.get(raw_name) or cls.make_attribute_spec(raw_name, value)
         return {spec.name: spec for spec in specs.values()}

@@ -62,8 +62,8 @@ def validate_trace_format(
         arguments = read_arguments(Path(trace_file_path))
     except (TraceFileError, OSError) as error:
         return False, {"trace_read_error": str(error)}
-    known_arguments = {name: values for name, values in arguments.items() if name in specs}
-    violations = {name: text for name, values in known_arguments.items() if (text := _violation(specs[name], values))}
+    specified = {name: values for name, values in arguments.items() if name in specs}
+    violations = {name: text for name, values in specified.items() if (text := _violation(specs[name], values))}
     unknown = Counter({name: len(values.given) for name, values in arguments.items() if name not in specs})
     errors: dict[str, Any] = {}
     if unknown and not ignore_missing_arguments:
