@@ -3,7 +3,7 @@
     report = htareport.analyze("traces/")
     report.write("report.html")
 
-Importing this package loads nothing heavy: names are looked up when they are first used.
+Importing this package loads no libraries: names are imported on first use.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ __all__ = ["ALL", "Capability", "RankTrace", "ReadOptions", "Trace", "Window"]
 
 
 class RankTrace(Rank):
-    """One rank's trace: its events, and all that is known of it."""
+    """The trace of one rank: its events and its facts."""
 
     @classmethod
     def load(cls, rank: int, path: Files, window: Window = ALL, options: ReadOptions | None = None) -> Self:
-        """Read the file or files of a rank. TraceFileError if none can be used; `problems` names those that cannot."""
+        """Read the file or files of a rank. TraceFileError if none can be used; `problems` names the others."""
         rows = load_rank(paths_of(path), options)
         return cls(rank, redacted(rows) if options and options.redact else rows, window)

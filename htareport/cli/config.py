@@ -42,7 +42,7 @@ class ReportOptions:
     steps: str = "all"
     only: tuple[str, ...] = ()
     jobs: int | None = None
-    executor: str | None = None  # Address of a dask cluster, empty for one of this machine; None: none.
+    executor: str | None = None  # Address of a dask cluster, empty to start one here; None: no cluster.
     allow_partial: bool = False
     paper: str = "A4"
     require_pdf: bool = False

@@ -77,7 +77,7 @@ def add_commands(commands: Any, traces_help: str, add_reading_options: Adder, ad
 
 @dataclass(frozen=True)
 class Copied(opening.RankResult):
-    """The copies of one rank's files, why there are none, what was salvaged, and why a copy could not be written."""
+    """The copies of one rank's files, the reason if there are none, and problems."""
 
     written: tuple[Path, ...] = ()
     nothing: str = ""

@@ -214,7 +214,7 @@ def _queues(frame: pd.DataFrame) -> Iterator[tuple[Any, np.ndarray[Any, Any], np
 
 
 def _bandwidth(rank: Rank) -> Iterator[tuple[tuple[str, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """Kind and device, stamps and levels of each kind of copy that the trace gives a bandwidth of."""
+    """Kind and device, stamps and levels of each kind of copy with a bandwidth."""
     for kind, copies in rank.copies.groupby("copy_kind", sort=True):
         captures = [bandwidth_levels(capture_copies)[:2] for _, capture_copies in copies.groupby("capture")]
         stamps, level = (np.concatenate(values) for values in zip(*captures, strict=True))

@@ -21,7 +21,7 @@ from htareport.rank.critical_path.summary import BOUNDS, bounds_of
 if TYPE_CHECKING:
     from htareport.hta.common.trace import Trace
 
-_INSIDE_NS = 1  # An arrow from the end of an event begins within it, so that viewers find the event.
+_INSIDE_NS = 1  # An arrow from the end of an event begins this long before it, so that viewers link it to the event.
 
 
 class CPGraph(PathLookups):

@@ -105,7 +105,7 @@ class Operators(LoadedRanks):
         allowlist_patterns: list[str] | None = None,
         image_renderer: str | None = None,
     ) -> pd.DataFrame | None:
-        """Statistics of single annotations by name and rank; None where there is none.
+        """Statistics of single annotations by name and rank; None without annotations.
 
         By rank the names of largest sum until they cover `duration_ratio` of it or are `num_kernels`; all others are
         one row "others", except names that match one of the regular expressions.

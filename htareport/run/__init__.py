@@ -1,1 +1,1 @@
-"""Runs analyses and rules over all ranks: workers, what they may send, and their cache."""
+"""Runs analyses and rules over all ranks: workers, the size of their summaries, and the cache of these."""

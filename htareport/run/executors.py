@@ -52,7 +52,7 @@ def is_local_pool(executor: Executor) -> bool:
 
 
 def _isolated(task: Callable[..., Result], *arguments: Any) -> Future[Result]:
-    """Run one task in a process of its own, to its end."""
+    """Run one task in a separate process, and wait for it."""
     with _Pool(1) as pool:
         return pool.submit(task, *arguments)
 

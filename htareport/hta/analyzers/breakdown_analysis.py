@@ -10,7 +10,7 @@ from htareport.hta.trace_analysis import TraceAnalysis
 
 
 class BreakdownAnalysis:
-    """See TraceAnalysis for what each answers."""
+    """See the methods of TraceAnalysis."""
 
     get_gpu_kernel_breakdown = of_trace(TraceAnalysis.get_gpu_kernel_breakdown)
     get_gpu_kernels_with_user_annotations = of_trace(TraceAnalysis.get_gpu_kernels_with_user_annotations)
@@ -28,7 +28,7 @@ class BreakdownAnalysis:
         visualize_pctg: bool = True,
         show_idle_interval_stats: bool = False,
     ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """Idle time of a rank's streams by cause; the delay (µs) comes first here."""
+        """Idle time of a rank's streams by cause; `consecutive_kernel_delay` is in µs."""
         analysis = TraceAnalysis.from_trace(t)
         return analysis.get_idle_time_breakdown(
             [rank], streams, visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay

@@ -7,6 +7,6 @@ from htareport.hta.trace_analysis import TraceAnalysis
 
 
 class CommunicationAnalysis:
-    """See TraceAnalysis for what it answers."""
+    """See the method of TraceAnalysis."""
 
     get_comm_comp_overlap = of_trace(TraceAnalysis.get_comm_comp_overlap)

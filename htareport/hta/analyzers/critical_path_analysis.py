@@ -21,7 +21,7 @@ __all__ = [
 
 
 class CriticalPathAnalysis:
-    """See TraceAnalysis for what each answers."""
+    """See the methods of TraceAnalysis."""
 
     critical_path_analysis = of_trace(TraceAnalysis.critical_path_analysis)
     overlay_critical_path_analysis = of_trace(TraceAnalysis.overlay_critical_path_analysis)

@@ -7,7 +7,7 @@ from htareport.hta.trace_analysis import TraceAnalysis
 
 
 class CudaKernelAnalysis:
-    """See TraceAnalysis for what each answers."""
+    """See the methods of TraceAnalysis."""
 
     get_frequent_cuda_kernel_sequences = of_trace(TraceAnalysis.get_frequent_cuda_kernel_sequences)
     get_aten_op_kernels_and_delay = of_trace(TraceAnalysis.get_aten_op_kernels_and_delay)

@@ -13,7 +13,7 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS = {
 
 
 class CuptiCounterAnalysis:
-    """See TraceAnalysis for what it answers."""
+    """See the method of TraceAnalysis."""
 
     cuda_profiler_cat = "cuda_profiler_range"
 

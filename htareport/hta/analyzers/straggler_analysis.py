@@ -7,7 +7,7 @@ from htareport.hta.trace_analysis import TraceAnalysis
 
 
 class StragglerAnalysis:
-    """See TraceAnalysis for what each answers."""
+    """See the methods of TraceAnalysis."""
 
     get_profiler_steps = of_trace(TraceAnalysis.get_profiler_steps)
     get_potential_stragglers = of_trace(TraceAnalysis.get_potential_stragglers)

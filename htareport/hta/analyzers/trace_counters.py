@@ -8,7 +8,7 @@ from htareport.hta.trace_analysis import TraceAnalysis
 
 
 class TraceCounters:
-    """See TraceAnalysis for what each answers."""
+    """See the methods of TraceAnalysis."""
 
     get_queue_length_time_series = of_trace(TraceAnalysis.get_queue_length_time_series)
     get_queue_length_summary = of_trace(TraceAnalysis.get_queue_length_summary)

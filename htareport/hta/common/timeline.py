@@ -227,7 +227,7 @@ def get_fig_name_from_fig_title(title: str) -> str:
 
 
 class Timeline:
-    """Events of a frame as a timeline; `filter_func` chooses some. The setting adapts to the events if it says so."""
+    """Events of a frame as a timeline; `filter_func` selects some; `setting.auto_detect` adapts it to them."""
 
     def __init__(
         self,

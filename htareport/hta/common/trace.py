@@ -42,12 +42,12 @@ PHASE_COUNTER, PHASE_FLOW_START, PHASE_FLOW_END = "C", "s", "f"
 
 
 def trace_event_timestamp_to_unixtime_ns(trace_event_ts_us: float, trace_metadata: MetaData) -> int:
-    """Return a time stamp of a file (µs) in ns since 1970. KeyError where the file gives no base time."""
+    """Return a time stamp of a file (µs) in ns since 1970. KeyError if the file has no base time."""
     return round(trace_event_ts_us * PER_US) + int(trace_metadata["baseTimeNanoseconds"])
 
 
 class Trace:
-    """The events of a run. A rank's frame is made when it is first asked for.
+    """The events of a run. The frame of a rank is made on first use.
 
     `trace_files` is {rank: file or files}, a list of files, or None for all of the folder `trace_dir`. In frames names
     are text, times count from the earliest event of any rank, and only device work has a stream; for the columns see
@@ -97,13 +97,13 @@ class Trace:
 
     @property
     def is_parsed(self) -> bool:
-        """Whether every rank's frame is there."""
+        """Whether the frames of all ranks are made."""
         return self._frames.keys() >= self.run.ranks.keys() > set()
 
     # --- frames -----------------------------------------------------------------------------
 
     def get_trace(self, rank: int) -> pd.DataFrame:
-        """Return a rank's events: always the same frame, with what was added to it. ValueError without such a rank.
+        """Return a rank's events: always the same frame, with added columns. ValueError without such a rank.
 
         Columns: index, cat, name (text), pid, tid, ts, dur, end, stream (-1 but for device work), correlation, those of
         the parser configuration, index_correlation (launch of device work, first device work of a launch, -1: none) and
@@ -132,7 +132,7 @@ class Trace:
     def parse_multiple_ranks(
         self, ranks: Iterable[int], use_multiprocessing: bool = True, use_memory_profiling: bool = True
     ) -> None:
-        """Read some ranks; in how many processes stands in `run.jobs`, whatever the switches say."""
+        """Read some ranks, in `run.jobs` processes; the switches change nothing."""
         del use_multiprocessing, use_memory_profiling
         for rank in sorted(self.run.load(ranks)):
             self.get_trace(rank)
@@ -140,12 +140,12 @@ class Trace:
     def parse_traces(
         self, max_ranks: int = -1, use_multiprocessing: bool = True, use_memory_profiling: bool = True
     ) -> None:
-        """Read all ranks, or the first so many."""
+        """Read all ranks, or the first `max_ranks`."""
         ranks = self.get_ranks()[: max_ranks if max_ranks >= 0 else None]
         self.parse_multiple_ranks(ranks, use_multiprocessing, use_memory_profiling)
 
     def align_and_filter_trace(self, include_last_profiler_step: bool | None = True) -> None:
-        """Leave out what is launched in or after the last profiler step, or do not; times are aligned anyhow."""
+        """Leave out work that is launched in or after the last profiler step, or do not; times are always aligned."""
         window = ALL if include_last_profiler_step else Window(without_last_step=True)
         if window != self.run.window:
             parsed = list(self._frames)
@@ -163,7 +163,7 @@ class Trace:
         self.parse_traces(-1, use_multiprocessing, use_memory_profiling)
 
     def decode_symbol_ids(self, use_shorten_name: bool = True) -> None:
-        """Add s_name (short or whole) and s_cat to all frames, those made later too."""
+        """Add s_name (short or whole) and s_cat to all frames, also those made later."""
         self._shortened = use_shorten_name
         for frame in self._frames.values():
             decode_symbol_id_to_symbol_name(frame, self.symbol_table, use_shorten_name)
@@ -182,7 +182,7 @@ class Trace:
         return self.get_ranks()[0] if rank is None else rank
 
     def get_iterations(self, rank: int | None = None) -> list[int]:
-        """Return the numbers of a rank's profiler steps (of the first rank for None), empty for a rank not there."""
+        """Return the numbers of a rank's profiler steps (of the first rank for None), empty without such a rank."""
         rank = self._rank_or_first(rank)
         return get_iterations(self.get_trace(rank)) if rank in self.get_ranks() else []
 
@@ -211,7 +211,7 @@ class Trace:
         return (self.run.start_ns - self.rank(min(self.run.load())).captures[0].base_ns) / PER_US
 
     def get_trace_start_unixtime_ns(self, rank: int) -> int:
-        """Return the start of a rank's earliest event in ns since 1970. ValueError if its file gives no base time."""
+        """Return the start of a rank's earliest event in ns since 1970. ValueError if its file has no base time."""
         trace = self.rank(rank)
         if trace.start_ns is None or not trace.captures[0].base_ns:
             raise ValueError(f"rank {rank}: its file gives no base time, or no event")

@@ -95,7 +95,7 @@ class CallGraph:
         yield from map(self._stack, mapping["stack_index"])
 
     def get_node_attributes(self, index: int, rank: int | None = None) -> pd.Series[Any]:
-        """Return the row of an event, of the first rank by default. ValueError if it is not there."""
+        """Return the row of an event, of the first rank by default. ValueError if it does not exist."""
         df = self._frames[self._rank(rank)]
         node_attributes = df[df["index"] == index]
         if not len(node_attributes):

@@ -116,7 +116,7 @@ class NameIdColumnFilter(NameFilter):
 
 
 class QueryFilter(RowFilter):
-    """Rows for which an expression of DataFrame.query holds."""
+    """Rows that an expression of DataFrame.query selects."""
 
     def __init__(self, query_str: str) -> None:
         self.filter_query = query_str
@@ -129,7 +129,7 @@ ZeroDurationFilter = QueryFilter("dur > 0")
 
 
 class GPUKernelFilter(RowFilter):
-    """Work of devices: rows with a stream, which waits and annotations do not have here."""
+    """Device work: rows with a stream; waits and annotations have none."""
 
     def _rows(self, df: pd.DataFrame) -> pd.DataFrame:
         return df[df["stream"] >= 0]

@@ -32,7 +32,7 @@ class MetaDataKey(Enum):
 
 
 def set_default_trace_parsing_backend(parser_backend: ParserBackend) -> None:
-    """Keep HTA's choice of a backend in the default configuration; there is one way to read files here."""
+    """Set the backend of the default configuration; it changes nothing, as files are read in one way."""
     config = ParserConfig.get_default_cfg()
     config.set_parser_backend(parser_backend)
     ParserConfig.set_default_cfg(config)

@@ -1,4 +1,4 @@
-"""Filters by an operator or annotation: what runs under, before or after it. Times are µs."""
+"""Filters by time relative to an operator or annotation: rows under, before or after it. Times are µs."""
 
 from __future__ import annotations
 

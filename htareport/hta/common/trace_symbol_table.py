@@ -1,4 +1,4 @@
-"""Names and categories of a trace, and look-ups among them. Frames hold text, so a symbol's id is its text."""
+"""A table of the names and categories of a trace. As frames hold text, the id of a symbol is its text."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TraceSymbolTable:
     get_sym_index_series = get_sym_table_series
 
     def find_matches(self, patterns: list[str]) -> list[str]:
-        """Return the ids in which one of some regular expressions is found."""
+        """Return the ids that match one of some regular expressions."""
         compiled = [re.compile(pattern) for pattern in patterns]
         return [symbol for symbol in self._symbols if any(pattern.search(symbol) for pattern in compiled)]
 
@@ -90,7 +90,7 @@ class TraceSymbolTable:
         return {symbol: symbol for symbol in self._symbols if symbol_pattern.match(symbol)}
 
     def get_symbol_names(self, symbol_ids: Iterable[str]) -> dict[str, str]:
-        """Return the symbols of some ids, without those that are not there."""
+        """Return the symbols of some ids, without those that the table lacks."""
         return {symbol: symbol for symbol in symbol_ids if symbol in self._symbols}
 
     def get_cpu_event_cat_ids(self) -> list[str]:
@@ -126,7 +126,7 @@ class TraceSymbolTable:
         return df["name"].isin(starting) & _matching(df["cat"], types.DEVICE_RUNTIME_CATEGORY_PATTERN)
 
     def get_events_mask(self, df: pd.DataFrame, events: list[str] | None) -> pd.Series[bool]:
-        """Which rows have a name in which one of some regular expressions is found."""
+        """Which rows have a name that matches one of some regular expressions."""
         return df["name"].isin(self.find_matches(events or []))
 
     # --- frames -----------------------------------------------------------------------------

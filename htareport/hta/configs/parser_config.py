@@ -28,7 +28,7 @@ _TYPES: dict[type, tuple[ValueType, object]] = {
 
 
 class ParserBackend(StrEnum):
-    """HTA's ways to read a file; here there is one, which streams, whichever is chosen."""
+    """HTA's ways to read a file; the choice changes nothing, as files are always streamed."""
 
     JSON = "json"
     IJSON = "ijson"
@@ -37,7 +37,7 @@ class ParserBackend(StrEnum):
 
 
 class TraceType(StrEnum):
-    """What was traced; nothing depends on it."""
+    """Kind of the traced job; nothing depends on it."""
 
     Training = "training"
     TrainingWoProfilerstepAnnot = "training_wo_profilerstep_annot"
@@ -45,7 +45,7 @@ class TraceType(StrEnum):
 
 
 class ParserConfig:
-    """Columns of a trace's frame beside the fixed ones, and events that are left out of it.
+    """Additional columns of a trace's frame, and events that are left out of it.
 
     `args` are the arguments that become columns (by default ARGS_DEFAULT). With `parse_all_args` every argument in the
     file does, under a name made from its own; `selected_arg_keys` (keys of the known arguments) then says which.
@@ -91,7 +91,7 @@ class ParserConfig:
         return clone
 
     def get_fingerprint_key(self) -> tuple[tuple[str, ...], bool]:
-        """Return what tells apart configurations that read differently."""
+        """Return a key that is equal for configurations that read the same."""
         return tuple(spec.name for spec in self.selected()), self.parse_all_args
 
     def __repr__(self) -> str:
@@ -109,12 +109,12 @@ class ParserConfig:
 
     @classmethod
     def get_default_cfg(cls) -> ParserConfig:
-        """Return a copy of what is used where no configuration is given."""
+        """Return a copy of the default configuration."""
         return (cls._default or cls()).clone()
 
     @classmethod
     def set_default_cfg(cls, cfg: ParserConfig) -> None:
-        """Say what is used where no configuration is given."""
+        """Set the default configuration."""
         cls._default = cfg.clone()
 
     @classmethod
@@ -124,14 +124,14 @@ class ParserConfig:
 
     @staticmethod
     def set_global_parser_config_version(version: YamlVersion) -> None:
-        """Make the default set of a version what is used where no configuration is given."""
+        """Make the default set of a version the default configuration."""
         ParserConfig.set_default_cfg(ParserConfig(version=version))
 
     @classmethod
     def enable_communication_args(
         cls, cfg: ParserConfig | None = None, version: YamlVersion = DEFAULT_PARSE_VERSION
     ) -> ParserConfig:
-        """Add the arguments of collectives, to the default where no configuration is given."""
+        """Add the arguments of collectives to a configuration, the default one for None."""
         config = cls.get_default_cfg() if cfg is None else cfg
         config.add_args(parse_event_args_yaml(version).ARGS_COMMUNICATION)
         if cfg is None:
@@ -175,21 +175,21 @@ class ParserConfig:
         return self.args
 
     def add_args(self, args: Iterable[AttributeSpec]) -> None:
-        """Add arguments; one that is there already stays once."""
+        """Add arguments that are not selected yet."""
         self.args += [spec for spec in dict.fromkeys(args) if spec not in self.args]
 
     def set_args_selector(self, selected_arg_keys: list[str] | None = None) -> ParserConfig:
-        """Choose arguments by their keys; None: no choice."""
+        """Select arguments by their keys; None: no selection."""
         self.selected_arg_keys = selected_arg_keys
         return self
 
     def set_parse_all_args(self, parse_all_args: bool) -> ParserConfig:
-        """Say whether every argument becomes a column."""
+        """Set whether every argument becomes a column."""
         self.parse_all_args = parse_all_args
         return self
 
     def set_skip_event_types(self, skip_event_types: Iterable[str] | None = None) -> ParserConfig:
-        """Say which categories are left out of frames."""
+        """Set which categories are left out of frames."""
         self.skip_event_types = frozenset(skip_event_types or ())
         return self
 
@@ -204,7 +204,7 @@ class ParserConfig:
         return self.min_required_cols
 
     def set_trace_memory(self, trace_memory: bool) -> None:
-        """Keep the switch; nothing traces memory here."""
+        """Set the switch; it changes nothing."""
         self.trace_memory = trace_memory
 
     def set_drop_gpu_user_annotation(self, should_drop: bool) -> None:
@@ -212,7 +212,7 @@ class ParserConfig:
         self.drop_gpu_user_annotation = should_drop
 
     def set_parser_backend(self, parser_backend: ParserBackend | None) -> None:
-        """Keep the choice; there is one way to read files here."""
+        """Set the backend; it changes nothing."""
         self.parser_backend = parser_backend
 
     # --- names ------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class ParserConfig:
     def make_attribute_spec(
         cls, raw_name: str, value: object, min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION
     ) -> AttributeSpec:
-        """Describe a column for an argument by one of its values; the default is nothing of its type."""
+        """Return the column of an argument, with the type of one of its values and an empty default."""
         kind, default = _TYPES.get(type(value), (ValueType.Object, None))
         return AttributeSpec(cls.transform_arg_name(raw_name), raw_name, kind, default, min_supported_version)
 
@@ -235,7 +235,7 @@ class ParserConfig:
     def infer_attribute_specs(
         cls, args: pd.Series[Any], reference_specs: Mapping[str, AttributeSpec] | None = None
     ) -> dict[str, AttributeSpec]:
-        """Describe a column for each argument in a series of argument objects, by column name; known ones as given."""
+        """Return the column of each argument in a series of argument objects, by name; `reference_specs` come first."""
         reference = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
         specs: dict[str, AttributeSpec] = {}
         for arguments in args.dropna():

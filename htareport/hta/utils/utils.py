@@ -56,7 +56,7 @@ def is_memory_kernel(name: str) -> bool:
 
 
 def is_compute_kernel(name: str) -> bool:
-    """Whether a kernel computes: whatever neither communicates nor moves memory."""
+    """Whether a kernel computes: it neither communicates nor copies or fills memory."""
     return get_kernel_type(name) == KernelType.COMPUTATION.name
 
 
@@ -114,5 +114,5 @@ def normalize_gpu_stream_numbers(df: pd.DataFrame) -> None:
 
 
 def get_value_from_dict(d: object, key: str, default: object = None) -> Any:
-    """Value of a key, the default where there is none or `d` is no dict."""
+    """Value of a key, the default if there is none or `d` is no dict."""
     return d.get(key, default) if isinstance(d, dict) else default
