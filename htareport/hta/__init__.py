@@ -1,6 +1,6 @@
 """HTA's names, parameters and columns over the same code as the report, with the exact definitions of this package.
 
-A script changes `hta` to `htareport.hta`; what is different stands in examples/hta/README.md.
+A script changes `hta` to `htareport.hta`; examples/hta/README.md lists the differences.
 """
 
 from __future__ import annotations

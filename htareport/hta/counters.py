@@ -74,8 +74,8 @@ class Counters(LoadedRanks):
     def get_cupti_counter_data_with_operators(self, ranks: list[int] | None = None) -> list[pd.DataFrame]:
         """One frame per rank with counters of CUPTI's range profiler, a row for each kernel, counters as columns.
 
-        `dur` is in µs; `op_stack` holds the operators around the launch, outermost first. If there are not as
-        many ranges as launches, the counters are without operators.
+        `dur` is in µs; `op_stack` has the operators that enclose the launch, outermost first. If there are not as
+        many ranges as launches, the counters have no operators.
         """
         frames = []
         for rank in self.selected_ranks(ranks):
@@ -203,7 +203,7 @@ def summary_of_queues(queue_length_dict: dict[int, pd.DataFrame]) -> pd.DataFram
 def _queues(frame: pd.DataFrame) -> Iterator[tuple[Any, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """Stream, stamps without the time between captures, and lengths of each queue of a time series.
 
-    Streams of several devices that have the same number are told apart as device/stream.
+    Streams of several devices with the same number are named device/stream.
     """
     devices = frame.groupby("stream")["pid"].nunique().to_dict()
     for (device, stream), points in frame.groupby(["pid", "stream"], sort=False):

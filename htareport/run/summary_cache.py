@@ -1,6 +1,6 @@
 """Caches the summary of each rank in a file, so that the same report can be made again without reading its events.
 
-The file lies in the cache folder beside the cached events (htareport.reading.cache). Its name is a hash of everything
+The file lies in the cache folder next to the cached events (htareport.reading.cache). Its name is a hash of everything
 the summary depends on: the state of the trace files and how they are read, redaction, steps, analyses and rules with
 all their options, the number of ranks that share the budget for rows, the source of this package, and the versions of
 the libraries it computes with. Not cached are summaries with an error or with values of unknown classes, nor any if an

@@ -73,8 +73,8 @@ class CallGraph:
 
     They are written into the ranks' frames: `parent` (index of the enclosing row, of the launch for device work) and
     `depth` (-1 for device work; left out with HTA_DISABLE_CG_DEPTH=1). `remapped_tids` ({rank: {thread: other}}) merges
-    threads, which keep their number in the frames; `filter_func` leaves rows out. With
-    `pre_process_trace_data` Python functions end with the one that calls them.
+    threads, which keep their number in the frames; `filter_func` leaves rows out. With `pre_process_trace_data` Python
+    functions end with their caller.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ class CallGraph:
     """Call stacks of some ranks (all by default), written into their frames as the columns `stack_columns`.
 
     They are parent (index of the enclosing row, of the launch for device work; -1: none), depth, height, num_kernels,
-    kernel_dur_sum, kernel_span, first_kernel_start and last_kernel_end (µs; see stacks.stack_columns). `mapping` says
-    what each of the `call_stacks` is of; its label is main (it has the profiler's steps), bwd (the backward pass) or
+    kernel_dur_sum, kernel_span, first_kernel_start and last_kernel_end (µs; see stacks.stack_columns). `mapping` has
+    the thread of each of the `call_stacks`; its label is main (it has the profiler's steps), bwd (the backward pass) or
     the name of its first row.
     """
 

@@ -88,7 +88,7 @@ class TimeRangeFilter(RowFilter):
 class NameFilter(RowFilter):
     """Rows whose name begins with a match of a regular expression.
 
-    `name_column` is where the name stands: by default s_name if there is one, else name.
+    `name_column` is the column of names: by default s_name if there is one, else name.
     """
 
     def __init__(
