@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -16,46 +18,42 @@ from htareport.rank.rank import Rank
 
 
 @cached_until_release
-def alike(rank: Rank) -> pd.DataFrame:
+def equal_kernels(rank: Rank) -> pd.DataFrame:
     """Compute kernels of the steps, in order of start.
 
-    Columns: event (place among device events), key (equal for equal work on a device), name, grid, operator and shapes
+    Columns: event (row of device events), key (equal for equal work on a device), name, grid, operator and shapes
     (codes, -1 none), step, dur (ns), alone (whether no other event of the device covers any of it).
     """
-    return _alike(rank)
-
-
-def _alike(rank: Rank) -> pd.DataFrame:
-    trace, events = rank, rank.device_events
-    mine = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy())
-    rows = operators(rank)[mine]
-    there = rows != NONE
-    operator, shapes = np.full(len(mine), NONE, np.int32), np.full(len(mine), NONE, np.int32)
-    operator[there] = kernel_launches.names_of(trace, rows[there])
-    shapes[there] = kernel_launches.codes_of(trace, rows[there], "shapes")
-    name, grid = events["name"].cat.codes.to_numpy()[mine], grid_codes(rank)[mine]
-    device = pd.factorize(events["device"])[0][mine]
+    events = rank.device_events
+    event_rows = np.flatnonzero(in_steps(rank) & (events["kind"] == "compute").to_numpy())
+    host_rows = operators(rank)[event_rows]
+    has_operator = host_rows != NONE
+    operator, shapes = (np.full(len(event_rows), NONE, np.int32) for _ in range(2))
+    operator[has_operator] = kernel_launches.names_of(rank, host_rows[has_operator])
+    shapes[has_operator] = kernel_launches.codes_of(rank, host_rows[has_operator], "shapes")
+    name, grid = events["name"].cat.codes.to_numpy()[event_rows], grid_codes(rank)[event_rows]
+    device = pd.factorize(events["device"])[0][event_rows]
     columns = {"name": name, "grid": grid, "operator": operator, "shapes": shapes}
-    left = events["dur"].to_numpy().copy()
-    for pieces in sole(rank).values():
-        np.subtract.at(left, pieces.event, pieces.end - pieces.start)
+    overlapped = events["dur"].to_numpy().copy()
+    for intervals in sole(rank).values():
+        np.subtract.at(overlapped, intervals.event, intervals.end - intervals.start)
     return pd.DataFrame(
         {
-            "event": mine.astype(np.int32),
+            "event": event_rows.astype(np.int32),
             "key": kernel_launches.distinct(*columns.values(), device)[1].astype(np.int32),
-            **{name: values.astype(np.int32) for name, values in columns.items()},
-            "step": events["step"].to_numpy()[mine].astype(np.int32),
-            "dur": events["dur"].to_numpy()[mine],
-            "alone": left[mine] == 0,
+            **{name: codes.astype(np.int32) for name, codes in columns.items()},
+            "step": events["step"].to_numpy()[event_rows].astype(np.int32),
+            "dur": events["dur"].to_numpy()[event_rows],
+            "alone": overlapped[event_rows] == 0,
         },
         copy=False,
     )
 
 
-def most(rank: Rank, events: pd.DataFrame, excess: NDArray[np.float64], count: int = 3) -> list[tuple[str, float]]:
-    """Names of the kernels of most excess, with that per step in ns; those without any are left out."""
-    sums = dict[str, float]()
+def largest_excess(rank: Rank, events: pd.DataFrame, excess: NDArray[np.float64]) -> list[tuple[str, float]]:
+    """Names of up to three kernels with most excess time, each with that time in ns per step; none with no time."""
+    sums = defaultdict[str, float](float)
     for code, time in zip(events["name"].tolist(), excess.tolist(), strict=True):
-        name = short(rank.loaded.strings[code])
-        sums[name] = sums.get(name, 0.0) + time / rank.num_steps
-    return [pair for pair in sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:count] if round(pair[1])]
+        sums[short(rank.loaded.strings[code])] += time / rank.num_steps
+    largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return [(name, time) for name, time in largest if round(time)]

@@ -1,4 +1,4 @@
-"""How kernels were launched, and what a device has for them: grids, blocks, registers, shared memory, processors."""
+"""Launch configurations of kernels (grid, block, registers, shared memory) and the processors of their devices."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.rows.metadata import as_int
 
-_SIZES = ("grid", "block", "registers", "shared_memory")
+_CONFIG_COLUMNS = ("grid", "block", "registers", "shared_memory")
 
 
-def _column(rank: Rank, name: str, mine: NDArray[np.int64] | None = None, missing: float = NONE) -> NDArray[Any]:
-    """What device events (by their places, or all) have in a column of their table, `missing` where they have none."""
+def _column(rank: Rank, name: str, event_rows: NDArray[np.int64] | None = None, missing: float = NONE) -> NDArray[Any]:
+    """Return a column of the trace's tables for these device events, or for all; `missing` where they have none."""
     events = rank.device_events
     source, row = (events[key].to_numpy() for key in ("source", "row"))
-    if mine is not None:
-        source, row = source[mine], row[mine]
+    if event_rows is not None:
+        source, row = source[event_rows], row[event_rows]
     column = np.full(len(source), missing, np.float64 if isinstance(missing, float) else np.int64)
     for number, table in enumerate(rank.loaded.tables.values()):
         if name in table:
-            there = source == number
-            column[there] = table[name][row[there]]
+            is_of_table = source == number
+            column[is_of_table] = table[name][row[is_of_table]]
     return column
 
 
@@ -44,23 +44,22 @@ def grid_codes(rank: Rank) -> NDArray[np.int64]:
 def blocks(rank: Rank) -> NDArray[np.int64]:
     """Number of blocks of each device event, -1 where it is not known."""
     distinct, inverse = np.unique(grid_codes(rank), return_inverse=True)
-    strings = rank.loaded.strings
-    counts = [_product(strings[code]) if code != NONE else NONE for code in distinct.tolist()]
-    return np.array(counts, np.int64)[inverse]
+    return np.array([_product(rank, code) for code in distinct.tolist()], np.int64)[inverse]
 
 
-def occupancy(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Share of a processor's warps that device events (by their places) take as recorded, nan where they have none.
+def occupancy(rank: Rank, event_rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Recorded occupancy of these device events, as a share of a processor's warps; nan where they have none.
 
     The profiler writes 0 where it could not tell, as for kernels that opt in to more shared memory.
     """
-    occupancy = _column(rank, "occupancy", mine, np.nan) / 100
+    occupancy = _column(rank, "occupancy", event_rows, np.nan) / 100
     return np.where(occupancy > 0, occupancy, np.nan)
 
 
-def _product(written: str) -> int:
+def _product(rank: Rank, code: int) -> int:
+    """Multiply the sizes of a grid or block; -1 without a code or sizes."""
     try:
-        sizes = json.loads(written)
+        sizes = json.loads(rank.loaded.strings[code]) if code != NONE else None
     except ValueError:
         return NONE
     is_size = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
@@ -68,83 +67,83 @@ def _product(written: str) -> int:
 
 
 def processors(rank: Rank) -> dict[Any, int]:
-    """Number of multiprocessors (compute units) of each device; without those for which the trace does not tell."""
-    counts = {device: as_int(told.get("numSms")) for device, told in _told(rank, "numSms").items()}
-    return {device: count for device, count in counts.items() if count is not None and count > 0}
+    """Number of multiprocessors (compute units) of each device whose number the trace records."""
+    return {device: as_int(properties["numSms"]) or 0 for device, properties in _device_properties(rank).items()}
 
 
-def _told(rank: Rank, needed: str) -> dict[Any, Mapping[str, Any]]:
-    """What the trace tells of each device, as far as it tells that; where all are alike, of each the same."""
-    told = dict[int, Mapping[str, Any]]()
+def _device_properties(rank: Rank) -> dict[Any, Mapping[str, Any]]:
+    """Recorded properties of each device with a number of processors; if all have as many, those of any for each."""
+    recorded = dict[int, Mapping[str, Any]]()
     for capture in rank.captures:
         listed = capture.meta.get("deviceProperties")
-        for place, device in enumerate(listed if isinstance(listed, list) else ()):
-            number = as_int(device.get("id")) if isinstance(device, dict) else None
-            if isinstance(device, dict) and (as_int(device.get(needed)) or 0) > 0:
-                told[place if number is None else number] = device
-    alike = next(iter(told.values())) if len({as_int(each[needed]) for each in told.values()}) == 1 else None
-    each = {device: told.get(device, alike) for device in rank.devices}
-    return {device: properties for device, properties in each.items() if properties is not None}
+        for index, properties in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(properties, dict) and (as_int(properties.get("numSms")) or 0) > 0:
+                number = as_int(properties.get("id"))
+                recorded[index if number is None else number] = properties
+    counts = {as_int(properties["numSms"]) for properties in recorded.values()}
+    common = next(iter(recorded.values())) if len(counts) == 1 else None
+    by_device = {device: recorded.get(device, common) for device in rank.devices}
+    return {device: properties for device, properties in by_device.items() if properties is not None}
 
 
-def _processor(told: Mapping[str, Any]) -> Processor | None:
-    """The limits of one multiprocessor; None where the trace does not tell all, as for AMD's."""
+def _processor(properties: Mapping[str, Any]) -> Processor | None:
+    """The limits of one multiprocessor; None where the trace does not record all, as for AMD's."""
     keys = ("computeMajor", "computeMinor", "maxThreadsPerMultiprocessor", "regsPerMultiprocessor",
             "sharedMemPerMultiprocessor")  # fmt: skip
-    major, minor, threads, registers, shared_memory = (as_int(told.get(key)) for key in keys)
+    major, minor, threads, registers, shared_memory = (as_int(properties.get(key)) for key in keys)
     if major is None or minor is None or not threads or not registers or not shared_memory:
         return None
     return Processor((major, minor), threads, registers, shared_memory)
 
 
 def unknown_processors(rank: Rank) -> tuple[str, ...]:
-    """Words for a rank of which the trace does not tell what fits on a processor; nothing where it does."""
-    if not any(_processor(told) for told in _told(rank, "numSms").values()):
+    """Words for what the trace lacks to tell how many blocks fit on a processor; empty where it lacks nothing."""
+    if not any(_processor(properties) for properties in _device_properties(rank).values()):
         return ("the trace does not tell what a processor of its devices holds (deviceProperties)",)
     if not any((table["registers"] >= 0).any() for table in rank.loaded.tables.values() if "registers" in table):
         return ("the trace does not tell of kernels how many registers they take",)
     return ()
 
 
-class Launched(NamedTuple):
-    """How a kernel was launched: what fits on a processor (None unknown), what it asks for (-1 unknown), on what."""
+class LaunchConfig(NamedTuple):
+    """Launch configuration of a kernel (-1 unknown), the blocks that fit on a processor, and the device's limits."""
 
-    held: Resident | None
+    resident: Resident | None  # None: unknown.
     blocks: int
     threads: int
     registers: int
     shared_memory: int
     processors: int  # 0: unknown.
-    most_warps: int  # That a processor holds; 0: unknown.
+    max_warps: int  # That a processor holds; 0: unknown.
 
     @property
-    def per_processor(self) -> float:
-        """Blocks for each processor, nan where that is not known."""
+    def blocks_per_processor(self) -> float:
+        """Blocks of the grid for each processor, nan where that is not known."""
         return self.blocks / self.processors if self.blocks > 0 and self.processors else np.nan
 
     @property
     def waves(self) -> float:
-        """How often it fills the device with blocks, at least; nan where that is not known."""
-        return self.per_processor / self.held.blocks if self.held else np.nan
+        """How often its blocks fill the device, at least; nan where that is not known."""
+        return self.blocks_per_processor / self.resident.blocks if self.resident else np.nan
 
 
-def launches_of(rank: Rank, mine: NDArray[np.int64]) -> tuple[list[Launched], NDArray[np.int64]]:
-    """The distinct ways in which device events (by their places) were launched, and which each has."""
-    device_of, devices = pd.factorize(rank.device_events["device"].to_numpy()[mine])
-    columns = [_column(rank, name, mine) for name in _SIZES]
-    first, number = kernel_launches.distinct(*columns, device_of)
-    told = _told(rank, "numSms")
-    rows = (
-        _launched(rank, told.get(devices[device_of[at]], {}), [int(column[at]) for column in columns])
-        for at in first.tolist()
+def launch_configs(rank: Rank, event_rows: NDArray[np.int64]) -> tuple[list[LaunchConfig], NDArray[np.int64]]:
+    """Return the distinct launch configurations of these device events, and the number of the one that each has."""
+    device_codes, devices = pd.factorize(rank.device_events["device"].to_numpy()[event_rows])
+    columns = [_column(rank, name, event_rows) for name in _CONFIG_COLUMNS]
+    first, number = kernel_launches.distinct(*columns, device_codes)
+    by_device = _device_properties(rank)
+    configs = (
+        _launch_config(rank, by_device.get(devices[device_codes[row]], {}), [int(column[row]) for column in columns])
+        for row in first.tolist()
     )
-    return list(rows), number
+    return list(configs), number
 
 
-def _launched(rank: Rank, told: Mapping[str, Any], row: list[int]) -> Launched:
-    grid, block, registers, shared_memory = row
-    strings, processor = rank.loaded.strings, _processor(told)
-    blocks, threads = (_product(strings[code]) if code != NONE else NONE for code in (grid, block))
-    held = resident(processor, threads, registers, shared_memory) if processor else None
-    most = processor.threads // WARP if processor else 0
-    return Launched(held, blocks, threads, registers, shared_memory, as_int(told.get("numSms")) or 0, most)
+def _launch_config(rank: Rank, properties: Mapping[str, Any], config: list[int]) -> LaunchConfig:
+    grid, block, registers, shared_memory = config
+    processor, blocks, threads = _processor(properties), _product(rank, grid), _product(rank, block)
+    fitting = resident(processor, threads, registers, shared_memory) if processor else None
+    max_warps = processor.threads // WARP if processor else 0
+    num_processors = as_int(properties.get("numSms")) or 0
+    return LaunchConfig(fitting, blocks, threads, registers, shared_memory, num_processors, max_warps)

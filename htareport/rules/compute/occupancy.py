@@ -14,7 +14,7 @@ from htareport.rank import kernel_launches
 from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import compute_time, operators
-from htareport.rank.kernel_grids import Launched, launches_of, occupancy, unknown_processors
+from htareport.rank.kernel_grids import LaunchConfig, launch_configs, occupancy, unknown_processors
 from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_groups import short
 from htareport.rank.operator_work import NONE
@@ -53,7 +53,7 @@ class _Ways(NamedTuple):
     """Long compute kernels that are no products, convolutions or attention: their places, and how they are launched."""
 
     mine: NDArray[np.int64]
-    ways: list[Launched]
+    ways: list[LaunchConfig]
     number: NDArray[np.int64]
 
     def of(self, values: list[float]) -> NDArray[np.float64]:
@@ -73,7 +73,7 @@ def _ways(rank: Rank, shortest: float) -> _Ways:
     by_operator = np.zeros(len(mine), np.bool_)
     by_operator[rows != NONE] = _by_design(rank, kernel_launches.names_of(rank, rows[rows != NONE]))
     mine = mine[~by_operator]
-    return _Ways(mine, *launches_of(rank, mine))
+    return _Ways(mine, *launch_configs(rank, mine))
 
 
 def _by_design(rank: Rank, codes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
@@ -83,15 +83,15 @@ def _by_design(rank: Rank, codes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]
     return np.array([bool(_BY_DESIGN.search(name[:_MOST_SEARCHED])) for name in names], np.bool_)[number]
 
 
-def _room(each: Launched) -> float:
+def _room(each: LaunchConfig) -> float:
     """Share of a processor's warps that fit, nan where it is not known."""
-    return each.held.warps / each.most_warps if each.held and each.most_warps else np.nan
+    return each.resident.warps / each.max_warps if each.resident and each.max_warps else np.nan
 
 
-def _given(each: Launched) -> float:
+def _given(each: LaunchConfig) -> float:
     """The same of the warps that there are for each processor."""
     warps = -(-each.threads // 32) if each.threads > 0 else np.nan
-    return each.per_processor * warps / each.most_warps if each.most_warps else np.nan
+    return each.blocks_per_processor * warps / each.max_warps if each.max_warps else np.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class LowOccupancy(Rule[OccupancyEvidence]):
         room, given = (found.of([each(way) for way in found.ways]) for each in (_room, _given))
         told = occupancy(rank, found.mine)
         share = np.where(np.isnan(told), np.minimum(room, given), told)
-        fills = found.of([way.per_processor for way in found.ways]) >= 1
+        fills = found.of([way.blocks_per_processor for way in found.ways]) >= 1
         few = (
             (share < self.below) & (given >= self.below) & fills & ~context_of(rank).explained(rank, "C10")[found.mine]
         )
@@ -229,25 +229,25 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
             return None
         worst = int(np.bincount(number, events.durations[mine]).argmax())
         way = found.ways[worst]
-        if way.held is None:  # It would not be limited.
+        if way.resident is None:  # It would not be limited.
             return None
         name = short(rank.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
         return OccupancyLimitEvidence(
             name=name,
-            blocks=way.held.blocks,
-            warps=way.held.warps,
-            limiter=str(way.held.limiter),
+            blocks=way.resident.blocks,
+            warps=way.resident.warps,
+            limiter=str(way.resident.limiter),
             way={key: getattr(way, key) for key in ("threads", "registers", "shared_memory")},
             room=_room(way),
             share=int(events.durations[mine].sum()) / compute_time(rank),
         )
 
-    def _is_limited(self, each: Launched) -> bool:
-        if each.held is None or not each.waves > 1:  # With fewer blocks than fit, nothing is limited.
+    def _is_limited(self, each: LaunchConfig) -> bool:
+        if each.resident is None or not each.waves > 1:  # With fewer blocks than fit, nothing is limited.
             return False
-        if each.held.limiter is Limiter.REGISTERS:
+        if each.resident.limiter is Limiter.REGISTERS:
             return each.registers >= self.registers
-        return each.held.limiter is Limiter.SHARED_MEMORY and each.held.blocks < self.blocks
+        return each.resident.limiter is Limiter.SHARED_MEMORY and each.resident.blocks < self.blocks
 
     def tell(self, job: JobEvidence[OccupancyLimitEvidence]) -> Finding | None:
         rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))

@@ -13,7 +13,15 @@ from htareport.algorithms.work import SIZES, Kind
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, compute_time, shortened, spread, unknown_limits, work
 from htareport.rank.kernel_grids import blocks, processors
-from htareport.rank.operator_groups import VECTOR, Group, GroupSummary, groups, misalignment, of_attention, of_kind
+from htareport.rank.operator_groups import (
+    VECTOR,
+    Group,
+    GroupSummary,
+    groups,
+    is_unfused_attention,
+    misaligned_sizes,
+    of_kind,
+)
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
@@ -145,7 +153,7 @@ class BelowRoof(_BelowRoof[RoofEvidence]):
         room = np.array([count.get(device, 0) for device in calls["device"]]) * _FILLED
         number = blocks(rank)[calls["event"].to_numpy()]
         is_filled = (number == NONE) | (number >= room)
-        wanted = of_kind(rank, Kind.PRODUCT) & ~of_attention(rank) & is_filled
+        wanted = of_kind(rank, Kind.PRODUCT) & ~is_unfused_attention(rank) & is_filled
         wanted &= ~context_of(rank).explained(rank, "C10", "C15")[calls["event"].to_numpy()]
         chosen = [
             group
@@ -153,7 +161,7 @@ class BelowRoof(_BelowRoof[RoofEvidence]):
             if group.roof < self.below
             and group.mean >= 1000 * self.short
             and group.time >= self.least * rank.whole
-            and not misalignment(group)
+            and not misaligned_sizes(group)
             and not _is_old(rank, group)
         ]
         return self.evidence(rank, chosen, _FAIR) if chosen else None
@@ -202,14 +210,14 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
         chosen = [
             group
             for group in groups(rank, of_kind(rank, Kind.PRODUCT))
-            if group.roof < self.goal and group.mean >= 1000 * self.short and misalignment(group)
+            if group.roof < self.goal and group.mean >= 1000 * self.short and misaligned_sizes(group)
         ]
         if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
             return None
         main = max(chosen, key=lambda each: each.time)
         known = main.signature.work
         elements = VECTOR // SIZES[known.dtype] if known else 1
-        pads = [(size, -(-size // elements) * elements) for size in misalignment(main) if size]
+        pads = [(size, -(-size // elements) * elements) for size in misaligned_sizes(main) if size]
         return self.evidence(rank, chosen, self.goal / 2, pads=pads, elements=elements)
 
     def tell(self, job: JobEvidence[MisalignedEvidence]) -> Finding | None:
@@ -264,7 +272,7 @@ class OldKernels(_BelowRoof[RoofEvidence]):
             if group.roof < self.below
             and group.mean >= 1000 * self.short
             and _is_old(rank, group)
-            and not misalignment(group)
+            and not misaligned_sizes(group)
         ]
         if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
             return None

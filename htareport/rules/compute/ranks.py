@@ -13,7 +13,7 @@ import numpy as np
 
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import compute_time
-from htareport.rank.equal_kernels import alike
+from htareport.rank.equal_kernels import equal_kernels
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
@@ -69,7 +69,7 @@ class SlowRank(Rule[SlowRankEvidence]):
     spread: float = 0.03
 
     def look(self, rank: Rank) -> SlowRankEvidence | None:
-        events = alike(rank)
+        events = equal_kernels(rank)
         events = events[events["alone"]]
         if events["key"].nunique() < self.kernels:
             return None

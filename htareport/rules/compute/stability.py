@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import asked, shortened
-from htareport.rank.equal_kernels import alike, most
+from htareport.rank.equal_kernels import equal_kernels, largest_excess
 from htareport.rank.interval_sets import total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
@@ -68,7 +68,7 @@ class UnstableKernels(Rule[UnstableKernelsEvidence]):
         number = len(rank.steps)
         if number < self.steps:
             return None
-        events = alike(rank)
+        events = equal_kernels(rank)
         chosen = np.flatnonzero(events["alone"].to_numpy() & _varied(events, _WORTH * rank.whole))
         chosen = chosen[self._regular(events[["key", "step"]].iloc[chosen], number)]
         if not len(chosen):
@@ -83,7 +83,7 @@ class UnstableKernels(Rule[UnstableKernelsEvidence]):
         return UnstableKernelsEvidence(
             claim=claim,
             spans=rank.spans(claim),
-            names=most(rank, events, excess),
+            names=largest_excess(rank, events, excess),
             calls=int(unstable.sum()),
             requested_ns=asked(rank, saving),
         )
@@ -164,7 +164,7 @@ class SlowedByCommunication(Rule[SlowedByCommunicationEvidence]):
     least: float = 0.01
 
     def look(self, rank: Rank) -> SlowedByCommunicationEvidence | None:
-        events = alike(rank)
+        events = equal_kernels(rank)
         if not len(events):
             return None
         over, hidden = _covered(rank, events)
@@ -190,7 +190,7 @@ class SlowedByCommunication(Rule[SlowedByCommunicationEvidence]):
         return SlowedByCommunicationEvidence(
             claim=claim,
             spans=rank.spans(claim),
-            names=most(rank, events, np.nan_to_num(excess)),
+            names=largest_excess(rank, events, np.nan_to_num(excess)),
             ratio=float((slow["median_beside"] / slow["median"]).median()),
             hidden=(total(rank.busy("comm")) + total(rank.busy("compute")) - total(rank.busy("comm", "compute")))
             / rank.num_steps,

@@ -14,9 +14,9 @@ from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import asked, compute_time, shortened, work
 from htareport.rank.interval_sets import Sets
-from htareport.rank.kernel_grids import Launched, launches_of, unknown_processors
+from htareport.rank.kernel_grids import LaunchConfig, launch_configs, unknown_processors
 from htareport.rank.kernel_types import events_of
-from htareport.rank.operator_groups import VECTOR, elements_at_once, of_attention, short
+from htareport.rank.operator_groups import VECTOR, elements_at_once, is_unfused_attention, short
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
@@ -39,7 +39,7 @@ class _Tails(NamedTuple):
     claim: Sets
     asked: float
     low: float
-    worst: Launched
+    worst: LaunchConfig
     event: int
 
 
@@ -103,7 +103,7 @@ class WaveTail(Rule[WaveTailEvidence]):
         if found is None:
             return None
         events, worst = events_of(rank), found.worst
-        held = worst.held.blocks if worst.held else 0
+        held = worst.resident.blocks if worst.resident else 0
         better, name = int(worst.waves) * worst.processors * held, rank.loaded.strings[events.codes[found.event]]
         time = int(events.durations[found.mine].sum())
         return WaveTailEvidence(
@@ -149,8 +149,10 @@ def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
     mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * rule.shortest))
     if not len(mine):
         return None
-    ways, number = launches_of(rank, mine)
-    waves, each = (np.array(values)[number] for values in zip(*((w.waves, w.per_processor) for w in ways), strict=True))
+    ways, number = launch_configs(rank, mine)
+    waves, each = (
+        np.array(values)[number] for values in zip(*((w.waves, w.blocks_per_processor) for w in ways), strict=True)
+    )
     rest = waves % 1
     chosen = (waves > 1) & (waves < rule.waves) & (rest > 0) & (rest <= rule.filled)
     left = np.where(chosen, 1 - waves / np.ceil(waves), 0.0)
@@ -193,7 +195,7 @@ def _sizes(rank: Rank, event: int, name: str, blocks: int, better: int) -> list[
 def _explained(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Of which device events (by their places) others tell the cause."""
     owner = work(rank).owner[mine]
-    attention = np.append(of_attention(rank), False)[owner] & (owner != NONE)
+    attention = np.append(is_unfused_attention(rank), False)[owner] & (owner != NONE)
     return np.asarray(context_of(rank).explained(rank, "C15")[mine] | _misaligned(rank, mine) | attention, np.bool_)
 
 
