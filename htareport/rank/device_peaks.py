@@ -1,8 +1,8 @@
-"""What devices can do at most, from their makers' data sheets: arithmetic, memory bandwidth, memory.
+"""Peak FLOP/s, memory bandwidth and memory of GPUs, from their makers' data sheets.
 
 Peaks are dense: where a sheet gives numbers with sparsity, they are halved. Where a device has tensor or matrix cores
 for a type, theirs is the peak; those of consumer cards accumulate in float32, as PyTorch does. A device whose name is
-not here has no roof: nothing is guessed from its family.
+not listed has no roof: nothing is guessed from its family.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TERA, _GIGA = 10**12, 10**9
 
 
 class Precision(StrEnum):
-    """In which arithmetic an operator runs."""
+    """The arithmetic in which an operator runs."""
 
     FP64 = "fp64"
     FP32 = "fp32"
@@ -105,17 +105,17 @@ _ROWS: tuple[tuple[str, str, int, float, float, tuple[float, ...], str], ...] = 
     (r"RX 7900 XTX", "RX 7900 XTX", 0, 24, 960, (1.92, 61.4, 0, 122.8, 122.8, 0, 122.8),
      "AMD RDNA 3 architecture guide"),
 )  # fmt: skip
-_PART = re.compile(r"\bMIG\b|\bvGPU\b|\bGRID\b", re.IGNORECASE)  # A part of a device has a part of its limits.
+_PARTITION = re.compile(r"\bMIG\b|\bvGPU\b|\bGRID\b", re.IGNORECASE)  # Has only a part of a device's limits.
 
 
 @cache
 def device_of(name: str) -> Device | None:
-    """Return the limits of the device that the trace calls so; None if it is not known, or a part of one."""
-    if _PART.search(name):
+    """Return the limits of the device with this name in the trace; None if it is not listed, or a part of a device."""
+    if _PARTITION.search(name):
         return None
-    for pattern, known, generation, memory, bandwidth, peaks, source in _ROWS:
+    for pattern, model, generation, memory, bandwidth, rates, source in _ROWS:
         if re.search(pattern, name.strip()):
-            device = {each: peak * _TERA for each, peak in zip(Precision, peaks, strict=True) if peak}
+            peaks = {precision: rate * _TERA for precision, rate in zip(Precision, rates, strict=True) if rate}
             vendor = "NVIDIA" if generation else "AMD"
-            return Device(known, vendor, generation, device, bandwidth * _GIGA, memory * _GIGA, source)
+            return Device(model, vendor, generation, peaks, bandwidth * _GIGA, memory * _GIGA, source)
     return None

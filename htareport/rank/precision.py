@@ -1,4 +1,4 @@
-"""In which arithmetic kernels compute, as far as the types of their inputs and their names tell."""
+"""In which precision kernels compute, by the type of their inputs and by their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from htareport.rank.device_peaks import Precision
 
-_OF_TYPE = {
+_BY_TYPE = {
     "double": Precision.FP64,
     "c10::Half": Precision.FP16,
     "at::Half": Precision.FP16,
@@ -23,14 +23,14 @@ _AMD_SINGLE = re.compile(r"Cijk_\w*_SB_")
 
 
 def precision_of(dtype: str, kernel: str) -> Precision | None:
-    """Arithmetic of a kernel whose inputs are of this type; None where it can't be told.
+    """Return the precision of a kernel whose inputs are of this type; None where it can't be told.
 
-    PyTorch may compute with float32 inputs in TF32, and only the kernel's name tells.
+    For float32 inputs PyTorch may compute in TF32, which only the kernel's name tells.
     """
     if dtype.startswith("c10::Float8"):
         return Precision.FP8
     if dtype != "float":
-        return _OF_TYPE.get(dtype)
+        return _BY_TYPE.get(dtype)
     if _TF32.search(kernel):
         return Precision.TF32
     return Precision.FP32 if PLAIN.search(kernel) or _AMD_SINGLE.search(kernel) else None
