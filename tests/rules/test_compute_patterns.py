@@ -66,7 +66,7 @@ def test_several(findings):
         "RMSNorm 380\u202fµs in 2 calls; rotary embedding 200\u202fµs in 1 call per step, each in several kernels "
         "that read and write whole tensors."
     )
-    assert told.advice.startswith("Use `torch.nn.RMSNorm` (`F.rms_norm`); a fused rotary embedding")
+    assert told.advice.startswith("Use `torch.nn.RMSNorm` (`F.rms_norm`) and a fused rotary embedding")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ def test_below_the_roof(findings):
     assert finding.saving_ns == pytest.approx(3 * (50_000 - 10_000 / 0.85), abs=1)
     assert finding.low_ns == pytest.approx(3 * (50_000 - 10_000 / 0.7), abs=1)
     assert (
-        finding.title == "Matrix products reach 20.0\u202f% of what the device can do, for up to 115\u202fµs per step"
+        finding.title
+        == "Matrix products reach 20.0\u202f% of what the GPU can do, which costs up to 115\u202fµs per step"
     )
     assert finding.severity == "high"
     assert finding.evidence == (
@@ -79,7 +80,7 @@ def test_misaligned(findings):
     assert finding.low_ns == pytest.approx(100_000 - 10_008.33 / 0.3, abs=1)
     assert finding.evidence.startswith("1300 and 1201 are no multiple of 8 elements (16 bytes).")
     assert "kernel `cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_64x3_nn_align1`" in finding.evidence
-    assert finding.advice.startswith("Pad 1300 to 1304 and 1201 to 1208:")
+    assert finding.advice.startswith("Pad 1300 to 1304 and 1201 to 1208, so that")
 
 
 def test_sizes_are_even_but_strides_are_not(findings):

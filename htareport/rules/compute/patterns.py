@@ -1,8 +1,9 @@
-"""Normalisations, rotary embeddings and activations that are written out in plain operators."""
+"""Normalisations, rotary embeddings and activations that run as several operators instead of one fused kernel."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,28 +21,29 @@ from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
+from htareport.rules.engine.recording import joined_words
 from htareport.rules.engine.wording import held_up
 
 _LETTERS = {
     "pow": "p", "mean": "m", "add": "a", "add_": "a", "rsqrt": "r", "mul": "x", "mul_": "x", "sub": "s", "sqrt": "q",
     "div": "d", "neg": "n", "cat": "k", "silu": "u", "tanh": "t", "copy_": "c",
 }  # fmt: skip
-_OTHER = "."
-_MOVED = 0.8  # Of the bandwidth, by a fused kernel.
-_SHOWN = 3
+_OTHER_LETTER = "."
+_FUSED_BANDWIDTH = 0.8  # Of the device's, that a fused kernel reaches.
+_MAX_PATTERNS = 3  # In a sentence.
 
 
 class _Pattern(NamedTuple):
-    """What operators in a row make, as letters; how many tensors of full size a fused kernel moves; and the remedy."""
+    """A sequence of operators, as letters; how many tensors of full size a fused kernel moves; and the remedy."""
 
     name: str
-    written: re.Pattern[str]
+    letters: re.Pattern[str]
     tensors: int
     remedy: str
     snippet: str
 
 
-_PATTERNS = (  # What may hold another one stands before it.
+_PATTERNS = (  # One that may contain another comes first.
     _Pattern("LayerNorm", re.compile(r"c?ms[px]ma?(?:rx|qd)(?:c?xa)?"), 2, "`torch.nn.LayerNorm`",
              "norm = torch.nn.LayerNorm(size)"),
     _Pattern("RMSNorm", re.compile(r"c?pma?rxc?x"), 2, "`torch.nn.RMSNorm` (`F.rms_norm`)",
@@ -56,41 +58,42 @@ _PATTERNS = (  # What may hold another one stands before it.
 
 
 class _Instance(NamedTuple):
-    """One occurrence: its pattern, device events, their time and what a fused kernel takes, ns."""
+    """One occurrence: the index of its pattern, device events, their time and that of a fused kernel, ns."""
 
     pattern: int
-    events: NDArray[np.int64]
+    event_rows: NDArray[np.int64]
     time: int
-    least: float
+    fused_ns: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecomposedEvidence(WorkEvidence):
-    """What was seen on one rank: norms and activations operator by operator."""
+class UnfusedPatternEvidence(WorkEvidence):
+    """Norms, rotary embeddings and activations that run operator by operator."""
 
-    kinds: list[tuple[int, float, float]]
+    patterns: list[tuple[int, float, float]]  # Index, with calls and ns per step; those of most time.
 
 
 @dataclass(frozen=True)
-class Decomposed(Rule[DecomposedEvidence]):
-    """Normalisations, rotary embeddings and activations run operator by operator.
+class Decomposed(Rule[UnfusedPatternEvidence]):
+    """Normalisations, rotary embeddings and activations run as several operators instead of one fused kernel.
 
     ## When it speaks
-    Operators in a row on a thread are those of an RMSNorm (pow, mean, add, rsqrt, mul, mul), a LayerNorm (mean, sub,
-    pow, mean, add, rsqrt, mul), a rotary embedding (mul, neg, cat, mul, add), a GELU by tanh, or of SiLU and a product;
-    the first and the last have equally many elements, and their kernels take `shortest` µs or more on average. Together
-    they take at least `least` of the step. Backward passes are not looked for.
+    Consecutive operators of a thread are those of an RMSNorm (pow, mean, add, rsqrt, mul, mul), a LayerNorm (mean, sub,
+    pow, mean, add, rsqrt, mul), a rotary embedding (mul, neg, cat, mul, add), a GELU by tanh, or of SiLU and a product.
+    The first and the last have equally many elements, and their kernels take `shortest` µs or more on average. Together
+    they take at least `least` of the step. Only forward passes are searched.
 
     ## What it could save
-    What they take above what one kernel takes that reads the input and writes the output at 80 % of the memory
-    bandwidth, each occurrence by itself. Of that, what no other work covers and the host's launches allow.
+    The time above that of one fused kernel, which reads the input and writes the output at 80 % of the memory
+    bandwidth. Only what shortens the step counts: time that no other work covers, as far as the CPU launches early
+    enough.
 
     ## What to do
-    Use {remedies|`torch.nn.LayerNorm`, `torch.nn.RMSNorm`, a fused rotary embedding or activation}; or `torch.compile`
-    the modules.
+    Use {remedies|`torch.nn.LayerNorm`, `torch.nn.RMSNorm`, or a fused rotary embedding or activation}. Or compile these
+    modules with `torch.compile`.
 
     ## How to verify
-    Their kernels are gone, and one with a name of its own takes less.
+    In *Kernels by operator* one kernel replaces several, and takes less time.
     """
 
     code, title, family, section = (
@@ -107,80 +110,82 @@ class Decomposed(Rule[DecomposedEvidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> DecomposedEvidence | None:
-        found = [
-            instance for instance in _instances(rank) if instance.time >= 1000 * self.shortest * len(instance.events)
-        ]
-        if sum(each.time for each in found) < max(self.least * rank.whole, 1):
+    def look(self, rank: Rank) -> UnfusedPatternEvidence | None:
+        min_ns = 1000 * self.shortest
+        instances = [instance for instance in _instances(rank) if instance.time >= min_ns * len(instance.event_rows)]
+        if sum(instance.time for instance in instances) < max(self.least * rank.whole, 1):
             return None
         saving, durations = np.zeros(len(rank.device_events)), rank.device_events["dur"].to_numpy()
-        for each in found:
-            saving[each.events] = durations[each.events] * max(1 - each.least / each.time, 0.0)
+        by_pattern = defaultdict[int, list[int]](list)
+        for instance in instances:
+            rows = instance.event_rows
+            saving[rows] = durations[rows] * max(1 - instance.fused_ns / instance.time, 0.0)
+            by_pattern[instance.pattern].append(instance.time)
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
-        kinds = {each.pattern: [one for one in found if one.pattern == each.pattern] for each in found}
-        told = [
-            (pattern, len(mine) / rank.num_steps, sum(each.time for each in mine) / rank.num_steps)
-            for pattern, mine in kinds.items()
-        ]
-        told.sort(key=lambda each: -each[2])
-        return DecomposedEvidence(
-            claim=claim, spans=rank.spans(claim), kinds=told[:_SHOWN], requested_ns=asked(rank, saving)
+        steps = rank.num_steps
+        patterns = [(pattern, len(times) / steps, sum(times) / steps) for pattern, times in by_pattern.items()]
+        return UnfusedPatternEvidence(
+            claim=claim,
+            spans=rank.spans(claim),
+            patterns=sorted(patterns, key=lambda pattern: -pattern[2])[:_MAX_PATTERNS],
+            requested_ns=asked(rank, saving),
         )
 
-    def tell(self, job: JobEvidence[DecomposedEvidence]) -> Finding | None:
-        kinds = [(_PATTERNS[place], count, time) for place, count, time in job.worst.kinds]
-        told = "; ".join(
-            f"{pattern.name} {job.time(time)} in {counted(count, 'call')}" for pattern, count, time in kinds
+    def tell(self, job: JobEvidence[UnfusedPatternEvidence]) -> Finding | None:
+        patterns = [_PATTERNS[index] for index, _, _ in job.worst.patterns]
+        times = "; ".join(
+            f"{_PATTERNS[index].name} {job.time(time)} in {counted(count, 'call')}"
+            for index, count, time in job.worst.patterns
         )
-        names = ", ".join(pattern.name for pattern, _, _ in kinds)
         return self.finding(
             job,
-            f"{names} operator by operator: fused, up to {job.max_saving} less {job.per_step}",
-            evidence=f"{told} {job.per_step}, each in several kernels that read and write whole tensors.",
-            values={"remedies": "; ".join(pattern.remedy for pattern, _, _ in kinds)},
+            f"{', '.join(pattern.name for pattern in patterns)} operator by operator: fused, up to {job.max_saving} "
+            f"less {job.per_step}",
+            evidence=f"{times} {job.per_step}, each in several kernels that read and write whole tensors.",
+            values={"remedies": joined_words([pattern.remedy for pattern in patterns])},
             assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth."
             + held_up(job),
-            snippet=kinds[0][0].snippet,
+            snippet=patterns[0].snippet,
         )
 
 
 def _instances(rank: Rank) -> list[_Instance]:
     """All occurrences of the patterns within the steps; an operator is part of one only."""
-    trace, host, each = rank, rank.host, operators(rank)
-    there = np.flatnonzero((each != NONE) & in_steps(rank))
-    rows, inverse = np.unique(each[there], return_inverse=True)
+    # Patterns are searched in a string of letters, one for each operator with device work, in order of call.
+    operator = operators(rank)
+    event_rows = np.flatnonzero((operator != NONE) & in_steps(rank))
+    rows, inverse = np.unique(operator[event_rows], return_inverse=True)
+    letters = _letters(rank, rows)
+    if not any(pattern.letters.search(letters) for pattern in _PATTERNS):
+        return []
     order = np.argsort(inverse, kind="stable")
     first = np.searchsorted(inverse[order], np.arange(len(rows) + 1))
-    text = _text(rank, rows)
-    if not any(pattern.written.search(text) for pattern in _PATTERNS):
-        return []
-    inputs = inputs_of(rank, rows)
-    thread = host.at("thread", rows) * len(trace.captures) + host.at("capture", rows)
-    durations, devices = trace.device_events["dur"].to_numpy(), trace.device_events["device"].to_numpy()
-    limits, instances, taken = limits_of(trace, trace.devices), list[_Instance](), np.zeros(len(rows), np.bool_)
-    for place, pattern in enumerate(_PATTERNS):
-        for match in pattern.written.finditer(text):
-            start, last = match.start(), match.end() - 1
+    inputs, limits = inputs_of(rank, rows), limits_of(rank, rank.devices)
+    thread = rank.host.at("thread", rows) * len(rank.captures) + rank.host.at("capture", rows)
+    durations, devices = (rank.device_events[name].to_numpy() for name in ("dur", "device"))
+    instances, is_matched = list[_Instance](), np.zeros(len(rows), np.bool_)
+    for index, pattern in enumerate(_PATTERNS):
+        for match in pattern.letters.finditer(letters):
+            start, stop = match.span()
             elements, size = inputs[start][:2].tolist()
-            if not elements or elements != inputs[last][0] or thread[start] != thread[last]:
+            if not elements or elements != inputs[stop - 1][0] or thread[start] != thread[stop - 1]:
                 continue
-            if taken[start : last + 1].any():
+            if is_matched[start:stop].any():
                 continue
-            taken[start : last + 1] = True
-            events = there[order[first[start] : first[last + 1]]]
+            is_matched[start:stop] = True
+            events = event_rows[order[first[start] : first[stop]]]
             limit = limits[devices[events[0]]]
-            if limit is None:
-                continue
-            least = pattern.tensors * elements * size * 1e9 / (_MOVED * limit.bandwidth)
-            instances.append(_Instance(place, events, int(durations[events].sum()), least))
+            if limit is not None:
+                fused_ns = pattern.tensors * elements * size * 1e9 / (_FUSED_BANDWIDTH * limit.bandwidth)
+                instances.append(_Instance(index, events, int(durations[events].sum()), fused_ns))
     return instances
 
 
-def _text(rank: Rank, rows: NDArray[np.int64]) -> str:
-    """Operators as letters."""
+def _letters(rank: Rank, rows: NDArray[np.int64]) -> str:
+    """Operators as a string of one letter each."""
     codes, strings = kernel_launches.names_of(rank, rows), rank.loaded.strings
     used = unique_sorted(codes).tolist()
-    letters = {code: _LETTERS.get(strings[code].removeprefix("aten::"), _OTHER) for code in used}
+    letters = {code: _LETTERS.get(strings[code].removeprefix("aten::"), _OTHER_LETTER) for code in used}
     return "".join(map(letters.__getitem__, codes.tolist()))

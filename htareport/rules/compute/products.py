@@ -1,13 +1,12 @@
-"""Matrix products that stay far below what the device can do: for no known reason, misaligned, on old kernels."""
+"""Matrix products far below the roof, misaligned matrix products, and kernels built for older GPUs."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from htareport.algorithms.work import SIZES, Kind
 from htareport.rank.capability import Capability
@@ -31,35 +30,20 @@ from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up
 
-_OLD = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
-_DATA_CENTRE = (9, 10)  # Generations whose own instructions older kernels lack.
+_OLD_KERNEL = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
+_DATA_CENTRE_GENERATIONS = (9, 10)  # Those with instructions of their own, which older kernels do not use.
 _GOOD, _FAIR = 0.85, 0.7  # Of the roof: what good kernels reach, and what most do.
 _ALIGNED = 0.6  # What aligned products reach.
-_FILLED = 0.75  # Blocks per processor: with fewer the size of the work is the limit.
-_SHOWN = 3
-
-
-def _saving(rank: Rank, chosen: list[Group], goal: float) -> NDArray[np.float64]:
-    """What each device event takes less, ns, if all reach this share of their roof."""
-    shares = np.zeros(len(work(rank).calls))
-    for each in chosen:
-        shares[each.calls] = max(1 - each.roof / goal, 0)
-    return spread(rank, shares)
-
-
-def _is_old(rank: Rank, group: Group) -> bool:
-    """Whether a group runs a kernel for older devices than its own."""
-    limits = limits_of(rank, [group.device])[group.device]
-    return limits is not None and limits.generation in _DATA_CENTRE and _OLD.search(group.kernel) is not None
+_MIN_BLOCKS_PER_PROCESSOR = 0.75  # With fewer the size of the product is the limit.
+_MAX_GROUPS = 3  # In a sentence.
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoofEvidence(WorkEvidence):
-    """Operators below their roof."""
+    """Operators below their roof, grouped by shapes and kernel."""
 
     groups: list[GroupSummary]  # Those of most time.
-    count: int  # Of groups.
-    time_ns: float  # Per step.
+    num_groups: int
     roof_share: float
     low_share: float  # Of the saving: the lower estimate.
 
@@ -69,77 +53,78 @@ R = TypeVar("R", bound=RoofEvidence)
 
 @dataclass(frozen=True, kw_only=True)
 class MisalignedEvidence(RoofEvidence):
-    """Misaligned matrix products: sizes of those of most time, with the next aligned ones."""
+    """Misaligned matrix products: sizes of those of most time, each with the next aligned one."""
 
-    pads: list[tuple[int, int]]
-    elements: int  # That a kernel loads at once.
+    padded_sizes: list[tuple[int, int]]
+    elements: int  # That 16 bytes hold.
 
 
-class _BelowRoof(Rule[R]):
+class _RoofRule(Rule[R]):
     """What rules about operators below their roof have in common."""
 
     family, section = Family.COMPUTE, "compute_efficiency"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
-    goal: ClassVar[float] = _GOOD
 
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def evidence(self, rank: Rank, chosen: list[Group], low: float, **more: Any) -> R | None:
-        """Evidence with the groups of most time first; `low` is the share of the roof of the lower estimate."""
-        saving = _saving(rank, chosen, self.goal)
-        claim = shortened(rank, saving)
-        if rank.share(claim) < WORTH:
-            return None
-        most = sorted(chosen, key=lambda each: -each.time)
-        high, less = (sum(each.time * max(1 - each.roof / goal, 0) for each in chosen) for goal in (self.goal, low))
-        evidence: R = cast("Any", self.evidence_class())(
-            claim=claim,
-            spans=rank.spans(claim, name=most[0].signature.name),
-            groups=[each.summary(rank.num_steps) for each in most[:_SHOWN]],
-            count=len(chosen),
-            time_ns=sum(each.time for each in chosen) / rank.num_steps,
-            roof_share=sum(each.roof * each.time for each in chosen) / sum(each.time for each in chosen),
-            low_share=less / high,
-            requested_ns=asked(rank, saving),
-            **more,
-        )
-        return evidence
+
+def _roof_evidence(rank: Rank, below_roof: list[Group], goal: float, low_goal: float) -> RoofEvidence | None:
+    """Return evidence of groups that could reach this share of their roof, `low_goal` at the lower estimate."""
+    shares = np.zeros(len(work(rank).calls))
+    for group in below_roof:
+        shares[group.calls] = max(1 - group.roof / goal, 0)
+    saving = spread(rank, shares)
+    claim = shortened(rank, saving)
+    if rank.share(claim) < WORTH:
+        return None
+    high, low = (sum(group.time * max(1 - group.roof / share, 0) for group in below_roof) for share in (goal, low_goal))
+    by_time = sorted(below_roof, key=lambda group: -group.time)
+    return RoofEvidence(
+        claim=claim,
+        spans=rank.spans(claim, name=by_time[0].signature.name),
+        groups=[group.summary(rank.num_steps) for group in by_time[:_MAX_GROUPS]],
+        num_groups=len(below_roof),
+        roof_share=sum(group.roof * group.time for group in below_roof) / sum(group.time for group in below_roof),
+        low_share=low / high,
+        requested_ns=asked(rank, saving),
+    )
 
 
 def _listed(job: JobEvidence[R]) -> str:
-    """The groups of most time, as a sentence each."""
-    worst = job.worst
-    each = (
-        f"`{g.name}` {g.shapes} in {g.precision}: {job.percent(g.roof_share)} of its roof ({g.bound} "
-        f"bound), {job.time(g.time_ns)} in {counted(g.calls, 'call')} {job.per_step}, kernel `{g.kernel}`"
-        for g in worst.groups
-    )
-    more = f"; {worst.count - len(worst.groups)} more" if worst.count > len(worst.groups) else ""
-    return "; ".join(each) + more + "."
+    """The groups of most time, as a sentence."""
+    clauses = [
+        f"`{group.name}` {group.shapes} in {group.precision}: {job.percent(group.roof_share)} of its roof "
+        f"({group.bound} bound), {job.time(group.time_ns)} in {counted(group.calls, 'call')} {job.per_step}, kernel "
+        f"`{group.kernel}`"
+        for group in job.worst.groups
+    ]
+    if job.worst.num_groups > len(clauses):
+        clauses.append(f"{job.worst.num_groups - len(clauses)} more")
+    return "; ".join(clauses) + "."
 
 
 @dataclass(frozen=True)
-class BelowRoof(_BelowRoof[RoofEvidence]):
-    """Matrix products stay far below what the device can do.
+class BelowRoof(_RoofRule[RoofEvidence]):
+    """Matrix products stay far below what the GPU can do.
 
     ## When it speaks
-    Products of equal shapes on the same kernel reach less than `below` of their roof (peak arithmetic or memory
-    bandwidth, whichever is nearer) and take at least `least` of the step. Products of less than `short` µs, or with too
-    few blocks to fill the device, are limited by their size and don't count; nor do those that are misaligned (C4), run
-    old kernels (C5), are part of attention that is not fused (C6), leave a nearly empty wave (C10) or are narrow and
-    could be computed together (C15).
+    Products of equal shapes on the same kernel reach less than `below` of their roof and take at least `least` of the
+    step. The roof is the peak arithmetic or the memory bandwidth, whichever limits the product. Products of less than
+    `short` µs, or with too few blocks to fill the GPU, are limited by their size and do not count. Products with a
+    cause of their own do not count either: misaligned (C4), on old kernels (C5), part of attention that is not fused
+    (C6), with a nearly empty last wave (C10), or narrow and repeated (C15).
 
     ## What it could save
-    What they take above what 85 % of the roof takes, which good kernels reach; at 70 % for the lower estimate. Of that,
-    what no other work covers and the host's launches allow.
+    The time above what they take at 85 % of the roof, which good kernels reach. The lower estimate takes 70 %. Only
+    what shortens the step counts: time that no other work covers, as far as the CPU launches early enough.
 
     ## What to do
-    Let PyTorch look for better kernels (`torch.compile` with `mode="max-autotune"`, on AMD
-    `PYTORCH_TUNABLEOP_ENABLED=1`); make sizes multiples of 64 or 128; try the other layout of the operands.
+    Let PyTorch search for faster kernels: `torch.compile` with `mode="max-autotune"`, or on AMD
+    `PYTORCH_TUNABLEOP_ENABLED=1`. Make sizes multiples of 64 or 128. Try the other memory layout of the operands.
 
     ## How to verify
-    The share of the roof of these shapes in *Compute efficiency* rises.
+    These shapes reach a larger share of the roof in *Compute efficiency*.
     """
 
     code, title, is_general = "C1", "Matrix products far below the roof", True
@@ -149,88 +134,90 @@ class BelowRoof(_BelowRoof[RoofEvidence]):
     short: float = 20.0
 
     def look(self, rank: Rank) -> RoofEvidence | None:
-        calls, count = work(rank).calls, processors(rank)
-        room = np.array([count.get(device, 0) for device in calls["device"]]) * _FILLED
-        number = blocks(rank)[calls["event"].to_numpy()]
-        is_filled = (number == NONE) | (number >= room)
-        wanted = of_kind(rank, Kind.PRODUCT) & ~is_unfused_attention(rank) & is_filled
-        wanted &= ~context_of(rank).explained(rank, "C10", "C15")[calls["event"].to_numpy()]
-        chosen = [
+        calls, num_processors = work(rank).calls, processors(rank)
+        event_rows = calls["event"].to_numpy()
+        min_blocks = np.array([num_processors.get(device, 0) for device in calls["device"]]) * _MIN_BLOCKS_PER_PROCESSOR
+        num_blocks = blocks(rank)[event_rows]
+        is_candidate = of_kind(rank, Kind.PRODUCT) & ((num_blocks == NONE) | (num_blocks >= min_blocks))
+        is_candidate &= ~is_unfused_attention(rank) & ~context_of(rank).explained(rank, "C10", "C15")[event_rows]
+        below_roof = [
             group
-            for group in groups(rank, wanted)
+            for group in groups(rank, is_candidate)
             if group.roof < self.below
             and group.mean >= 1000 * self.short
             and group.time >= self.least * rank.whole
             and not misaligned_sizes(group)
             and not _is_old(rank, group)
         ]
-        return self.evidence(rank, chosen, _FAIR) if chosen else None
+        return _roof_evidence(rank, below_roof, _GOOD, _FAIR) if below_roof else None
 
     def tell(self, job: JobEvidence[RoofEvidence]) -> Finding | None:
-        worst = job.worst
         return self.finding(
             job,
-            f"Matrix products reach {job.percent(worst.roof_share)} of what the device can do, for up to "
+            f"Matrix products reach {job.percent(job.worst.roof_share)} of what the GPU can do, which costs up to "
             f"{job.max_saving} {job.per_step}",
             evidence=_listed(job),
-            low_ns=round(job.max_saving_ns * worst.low_share),
+            low_ns=round(job.max_saving_ns * job.worst.low_share),
             assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 
 
 @dataclass(frozen=True)
-class Misaligned(_BelowRoof[MisalignedEvidence]):
-    """Matrix products have sizes that keep their kernels from loading 16 bytes at once.
+class Misaligned(_RoofRule[MisalignedEvidence]):
+    """Sizes of matrix products keep their kernels from loading 16 bytes at once.
 
     ## When it speaks
-    The kernel's name says that it loads fewer elements at a time (`align1`, `align2`, `align4`) than 16 bytes, it
-    reaches less than 60 % of its roof in at least `short` µs, and such products take at least `least` of the compute
+    The kernel's name says that it loads fewer elements at once (`align1`, `align2`, `align4`) than 16 bytes hold. It
+    takes at least `short` µs and reaches less than 60 % of its roof. Such products take at least `least` of the compute
     time.
 
     ## What it could save
-    What they take above what 60 % of the roof takes, which aligned products reach. Of that, what no other work covers
-    and the host's launches allow.
+    The time above what they take at 60 % of the roof, which aligned products reach. The lower estimate takes 30 %. Only
+    what shortens the step counts: time that no other work covers, as far as the CPU launches early enough.
 
     ## What to do
-    {what|Pad the sizes}: multiples of {elements|8 (16 for 8-bit types, 4 for float32)} elements are loaded 16 bytes at
-    a time. Masked or cut off behind, the padding changes no result.
+    - **sizes**: Pad {pads|sizes to multiples of 8 elements (16 for 8-bit types, 4 for float32)}, so that kernels load
+      16 bytes at once. Mask the padding or cut it off afterwards, so that results stay the same.
+    - **strides**: Make strides and offsets of the operands multiples of 16 bytes, for example with `.contiguous()`.
 
     ## How to verify
-    The names of their kernels say `align8`, or nothing of alignment.
+    The names of their kernels say `align8`, or nothing about alignment.
     """
 
-    code, title, goal = "C4", "Misaligned matrix products", _ALIGNED
+    code, title = "C4", "Misaligned matrix products"
     confidence = "high"
 
     least: float = 0.01
     short: float = 20.0
 
     def look(self, rank: Rank) -> MisalignedEvidence | None:
-        chosen = [
+        misaligned = [
             group
             for group in groups(rank, of_kind(rank, Kind.PRODUCT))
-            if group.roof < self.goal and group.mean >= 1000 * self.short and misaligned_sizes(group)
+            if group.roof < _ALIGNED and group.mean >= 1000 * self.short and misaligned_sizes(group)
         ]
-        if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
+        if not misaligned or sum(group.time for group in misaligned) < self.least * compute_time(rank):
             return None
-        main = max(chosen, key=lambda each: each.time)
-        known = main.signature.work
-        elements = VECTOR // SIZES[known.dtype] if known else 1
-        pads = [(size, -(-size // elements) * elements) for size in misaligned_sizes(main) if size]
-        return self.evidence(rank, chosen, self.goal / 2, pads=pads, elements=elements)
+        largest = max(misaligned, key=lambda group: group.time)
+        operation, evidence = largest.signature.work, _roof_evidence(rank, misaligned, _ALIGNED, _ALIGNED / 2)
+        if evidence is None or operation is None:
+            return None
+        elements = VECTOR // SIZES[operation.dtype]
+        padded = [(size, -(-size // elements) * elements) for size in misaligned_sizes(largest) if size]
+        return MisalignedEvidence(**vars(evidence), padded_sizes=padded, elements=elements)
 
     def tell(self, job: JobEvidence[MisalignedEvidence]) -> Finding | None:
         worst = job.worst
-        pads = " and ".join(f"{size} to {padded}" for size, padded in worst.pads)
-        what = f"Pad {pads}" if pads else "Make strides and offsets of the operands whole multiples of 16 bytes"
-        sizes = [str(size) for size, _ in worst.pads] or ["Strides or offsets"]
-        why = f"{' and '.join(sizes)} {'is' if len(worst.pads) == 1 else 'are'}"
+        pads = " and ".join(f"{size} to {padded}" for size, padded in worst.padded_sizes)
+        sizes = " and ".join(str(size) for size, _ in worst.padded_sizes) or "Strides or offsets"
         return self.finding(
             job,
             f"Misaligned matrix products cost up to {job.max_saving} {job.per_step}",
-            evidence=f"{why} no multiple of {worst.elements} elements (16 bytes). {_listed(job)}",
-            values={"what": what, "elements": str(worst.elements)},
+            evidence=f"{sizes} {'is' if len(worst.padded_sizes) == 1 else 'are'} no multiple of {worst.elements} "
+            f"elements (16 bytes). {_listed(job)}",
+            cases=("sizes" if pads else "strides",),
+            values={"pads": pads},
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(job),
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
@@ -238,22 +225,22 @@ class Misaligned(_BelowRoof[MisalignedEvidence]):
 
 
 @dataclass(frozen=True)
-class OldKernels(_BelowRoof[RoofEvidence]):
-    """Operators run kernels for older devices than this one.
+class OldKernels(_RoofRule[RoofEvidence]):
+    """Matrix products, convolutions or attention run kernels that were built for older GPUs.
 
     ## When it speaks
-    On Hopper and Blackwell of the data centre, kernels whose names are of older generations (`cutlass_75`, `sm80`,
-    `ampere`, …) run matrix products, convolutions or attention below `below` of the roof, for at least `short` µs each,
-    and take at least `least` of the compute time. Where they are fast enough they are the library's good choice;
-    where products are misaligned, that is the reason (C4).
+    On data-centre GPUs of the Hopper and Blackwell generations, kernels named after older ones (`cutlass_75`, `sm80`,
+    `ampere`, …) run matrix products, convolutions or attention. They take at least `short` µs each, reach less than
+    `below` of the roof, and take at least `least` of the compute time. Old kernels that are fast enough are a good
+    choice of the library. Misaligned products are left to C4.
 
     ## What it could save
-    What they take above what 85 % of the roof takes; at 70 % for the lower estimate. Of that, what no other work covers
-    and the host's launches allow.
+    The time above what they take at 85 % of the roof. The lower estimate takes 70 %. Only what shortens the step
+    counts: time that no other work covers, as far as the CPU launches early enough.
 
     ## What to do
-    The library falls back to them: look at types and layouts of the operands first; then at the build
-    (`torch.cuda.get_arch_list()`) and a newer PyTorch.
+    Check types and layouts of the operands first: libraries fall back to older kernels for unusual ones. Then check
+    that the build supports this GPU (`torch.cuda.get_arch_list()`), and try a newer PyTorch.
 
     ## How to verify
     Kernels are named `sm90`, `sm100` or `nvjet`.
@@ -266,7 +253,7 @@ class OldKernels(_BelowRoof[RoofEvidence]):
     short: float = 20.0
 
     def look(self, rank: Rank) -> RoofEvidence | None:
-        chosen = [
+        old = [
             group
             for group in groups(rank, np.ones(len(work(rank).calls), np.bool_))
             if group.roof < self.below
@@ -274,9 +261,9 @@ class OldKernels(_BelowRoof[RoofEvidence]):
             and _is_old(rank, group)
             and not misaligned_sizes(group)
         ]
-        if not chosen or sum(each.time for each in chosen) < self.least * compute_time(rank):
+        if not old or sum(group.time for group in old) < self.least * compute_time(rank):
             return None
-        return self.evidence(rank, chosen, _FAIR)
+        return _roof_evidence(rank, old, _GOOD, _FAIR)
 
     def tell(self, job: JobEvidence[RoofEvidence]) -> Finding | None:
         return self.finding(
@@ -286,3 +273,11 @@ class OldKernels(_BelowRoof[RoofEvidence]):
             low_ns=round(job.max_saving_ns * job.worst.low_share),
             assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
         )
+
+
+def _is_old(rank: Rank, group: Group) -> bool:
+    """Whether a group runs a kernel for older devices than its own."""
+    limits = limits_of(rank, [group.device])[group.device]
+    if limits is None or limits.generation not in _DATA_CENTRE_GENERATIONS:
+        return False
+    return _OLD_KERNEL.search(group.kernel) is not None
