@@ -59,7 +59,7 @@ def occupancy(rank: Rank, event_rows: NDArray[np.int64]) -> NDArray[np.float64]:
 def _product(rank: Rank, code: int) -> int:
     """Multiply the sizes of a grid or block; -1 without a code or sizes."""
     try:
-        sizes = json.loads(rank.loaded.strings[code]) if code != NONE else None
+        sizes = json.loads(rank.loaded.strings[code]) if code != NONE else []
     except ValueError:
         return NONE
     is_size = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
