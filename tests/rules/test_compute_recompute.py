@@ -48,7 +48,7 @@ def test_where_memory_is_not_known(findings):
     finding = findings([RULE], checkpointed())["C21"]
     assert (finding.saving_ns, finding.low_ns, finding.confidence) == (30_000, 0, "low")
     assert "30.0\u202f% of compute is operators of the forward pass within the backward pass" in finding.evidence
-    assert "`aten::linear` 30.0\u202fµs per step. Whether memory would hold" in finding.evidence
+    assert "`aten::linear` 30.0\u202fµs per step. Memory was not recorded, so it is not known" in finding.evidence
 
 
 def test_all_fits(findings):

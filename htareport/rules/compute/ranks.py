@@ -1,4 +1,4 @@
-"""A rank whose device does everything slower than those of the others."""
+"""A rank whose GPU runs every kernel slower than the GPUs of the other ranks."""
 
 from __future__ import annotations
 
@@ -17,48 +17,50 @@ from htareport.rank.equal_kernels import equal_kernels
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
+from htareport.report.number_lists import listed
 from htareport.rules.engine.base import Family, Rule, severity_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
-_MOST = 64  # Kernels of a rank that are compared, those of most time.
-_SHORT_NS = 20_000  # What takes less varies by itself.
+_MAX_KERNELS = 64  # Of a rank that are compared: those of most time.
+_MIN_NS = 20_000  # Shorter kernels vary by themselves.
 
 
-class _Slow(NamedTuple):
-    """A rank by how much of what it shares with the others it takes longer."""
+class _SlowRank(NamedTuple):
+    """How many times as long a rank takes for the kernels that it shares with others."""
 
     rank: int
     ratio: float
     spread: float
-    shared: int
+    num_kernels: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlowRankEvidence(Evidence):
-    """What was seen on one rank: one rank's device is slower."""
+class KernelTimesEvidence(Evidence):
+    """What kernels of one rank take, to be compared with the same kernels of other ranks."""
 
-    times: dict[str, float]
-    compute: float
+    median_ns: dict[str, float]  # By a digest of the kernel's work.
+    compute_ns: float  # Per step and device.
 
 
 @dataclass(frozen=True)
-class SlowRank(Rule[SlowRankEvidence]):
+class SlowRank(Rule[KernelTimesEvidence]):
     """All kernels of one rank are slower than those of the others, by the same factor.
 
     ## When it speaks
-    Of at least `kernels` kernels of equal work (name, grid, operator and shapes, at least 20 µs) that a rank shares
-    with others, the ratios of its median times to those of the others have a median of at least `ratio` and quartiles
-    no more than `spread` apart. What is slower for a reason in the program differs from kernel to kernel.
+    A rank shares at least `kernels` kernels of equal work (name, grid, operator and shapes, at least 20 µs) with other
+    ranks. The ratios of its median times to those of the others have a median of at least `ratio`, and their quartiles
+    are no more than `spread` apart. If the program were the reason, ratios would differ from kernel to kernel.
 
     ## What it could save
-    What its compute takes longer by that factor, if the others wait for it; it is told, but not counted.
+    What its compute takes longer by that factor, if the others wait for it. The finding says how much that is, but does
+    not count it.
 
     ## What to do
-    That is the hardware, not the program: look at clocks, power cap, temperature and ECC errors (`nvidia-smi -q -d
-    CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and at other processes on that GPU.
+    The hardware is slow, not the program. Check clocks, power cap, temperature and ECC errors of that GPU (`nvidia-smi
+    -q -d CLOCK,PERFORMANCE,ECC`, `amd-smi metric`), and other processes on it.
 
     ## How to verify
-    With the rank on another device the difference is gone.
+    Run the rank on another GPU: its kernels are as fast as those of the others.
     """
 
     code, title, family, section = "C24", "One rank's device is slower", Family.COMPUTE, "kernel_distribution"
@@ -68,70 +70,73 @@ class SlowRank(Rule[SlowRankEvidence]):
     ratio: float = 1.05
     spread: float = 0.03
 
-    def look(self, rank: Rank) -> SlowRankEvidence | None:
+    def look(self, rank: Rank) -> KernelTimesEvidence | None:
         events = equal_kernels(rank)
         events = events[events["alone"]]
         if events["key"].nunique() < self.kernels:
             return None
         groups = events.groupby("key")
-        table = groups["dur"].agg(["median", "size", "sum"])
-        table = table[table["median"] >= _SHORT_NS].nlargest(_MOST, "sum")
+        table = groups["dur"].agg(["median", "sum"])
+        table = table[table["median"] >= _MIN_NS].nlargest(_MAX_KERNELS, "sum")
         if len(table) < self.kernels:
             return None
         first = groups[["name", "grid", "operator", "shapes"]].first().loc[table.index]
         strings = rank.loaded.strings
         keys = [_digest(strings[code] if code != NONE else "" for code in codes) for codes in first.to_numpy().tolist()]
-        compute = compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
-        return SlowRankEvidence(times=dict(zip(keys, table["median"].tolist(), strict=True)), compute=compute)
-
-    def tell(self, job: JobEvidence[SlowRankEvidence]) -> Finding | None:
-        times: dict[int, Mapping[str, float]] = {rank: each.times for rank, each in job.by_rank.items()}
-        by_key = defaultdict[str, list[float]](list)
-        for mine in times.values():
-            for key, time in mine.items():
-                by_key[key].append(time)
-        for every in by_key.values():
-            every.sort()
-        slow = [each for rank, mine in times.items() if (each := self._slow(rank, mine, by_key))]
-        if not slow:
-            return None
-        most = max(slow, key=lambda each: (each.ratio, -each.rank))
-        extra = job.by_rank[most.rank].compute * (1 - 1 / most.ratio)
-        others = (
-            "" if len(slow) == 1 else f" So do, by less, ranks {', '.join(str(s.rank) for s in slow if s != most)}."
+        return KernelTimesEvidence(
+            median_ns=dict(zip(keys, table["median"].tolist(), strict=True)),
+            compute_ns=compute_time(rank) / rank.num_steps / max(len(rank.devices), 1),
         )
-        percent = job.percent(most.ratio - 1)
+
+    def tell(self, job: JobEvidence[KernelTimesEvidence]) -> Finding | None:
+        times_by_kernel = defaultdict[str, list[float]](list)
+        for evidence in job.by_rank.values():
+            for key, time in evidence.median_ns.items():
+                times_by_kernel[key].append(time)
+        for times in times_by_kernel.values():
+            times.sort()
+        compared = (self._compared(rank, evidence, times_by_kernel) for rank, evidence in job.by_rank.items())
+        slow_ranks = [slow_rank for slow_rank in compared if slow_rank]
+        if not slow_ranks:
+            return None
+        slowest = max(slow_ranks, key=lambda slow_rank: (slow_rank.ratio, -slow_rank.rank))
+        extra = job.by_rank[slowest.rank].compute_ns * (1 - 1 / slowest.ratio)
+        others = [slow_rank.rank for slow_rank in slow_ranks if slow_rank != slowest]
+        also = f" Slower by less: rank{'s' * (len(others) > 1)} {listed(others)}." if others else ""
         return self.finding(
             job,
-            f"All kernels of rank {most.rank} take {percent} longer than those of the other ranks",
+            f"All kernels of rank {slowest.rank} take {job.percent(slowest.ratio - 1)} longer than those of the other "
+            "ranks",
             severity=severity_of(extra / job.step_ns if job.step_ns else 0.0),
-            ranks=tuple(sorted(each.rank for each in slow)),
+            ranks=tuple(sorted(slow_rank.rank for slow_rank in slow_ranks)),
             spans=(),
-            evidence=f"{most.shared} kernels of equal work take longer by the same factor (quartiles {most.spread:.3f} "
-            f"apart), {job.time(extra)} of its compute {job.per_step}.{others}",
+            evidence=f"{slowest.num_kernels} kernels of equal work take longer by the same factor (quartiles "
+            f"{slowest.spread:.3f} apart), {job.time(extra)} of its compute {job.per_step}.{also}",
             assumption="The others wait for it; then the step is shorter by as much.",
         )
 
-    def _slow(self, rank: int, mine: Mapping[str, float], every: Mapping[str, Sequence[float]]) -> _Slow | None:
-        """How a rank compares to the median of the others, None where it is not slower by one factor.
-
-        `every` has the times of all ranks in order.
-        """
-        ratios = [own / _median_of_others(every[key], own) for key, own in mine.items() if len(every[key]) > 1]
-        if len(ratios) < self.kernels:
+    def _compared(
+        self, rank: int, evidence: KernelTimesEvidence, times_by_kernel: Mapping[str, Sequence[float]]
+    ) -> _SlowRank | None:
+        """Compare a rank to the median of the others, whose times are sorted; None where it is not slower."""
+        shared = [
+            (time, times_by_kernel[key]) for key, time in evidence.median_ns.items() if len(times_by_kernel[key]) > 1
+        ]
+        if len(shared) < self.kernels:
             return None
+        ratios = [time / _median_without(times, time) for time, times in shared]
         low, middle, high = np.percentile(ratios, [25, 50, 75]).tolist()
         is_slow = middle >= self.ratio and high - low <= self.spread
-        return _Slow(rank, middle, high - low, len(ratios)) if is_slow else None
+        return _SlowRank(rank, middle, high - low, len(ratios)) if is_slow else None
 
 
-def _median_of_others(times: Sequence[float], own: float) -> float:
-    """The median of times in order without one of them."""
-    place, left = bisect_left(times, own), len(times) - 1
-    low, high = (times[middle + (middle >= place)] for middle in ((left - 1) // 2, left // 2))
+def _median_without(times: Sequence[float], time: float) -> float:
+    """The median of sorted times without one of them."""
+    index, remaining = bisect_left(times, time), len(times) - 1
+    low, high = (times[middle + (middle >= index)] for middle in ((remaining - 1) // 2, remaining // 2))
     return (low + high) / 2
 
 
-def _digest(parts: Iterable[str]) -> str:
+def _digest(texts: Iterable[str]) -> str:
     """A short name for kernels that do equal work, the same on all ranks."""
-    return blake2s("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return blake2s("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

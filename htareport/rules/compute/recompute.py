@@ -1,9 +1,9 @@
-"""Activations that the backward pass computes again, although memory would hold them."""
+"""Activation checkpointing: the backward pass computes activations again, although memory would hold them."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,26 +23,27 @@ from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.wording import held_up, sized
 
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
-_MATCHED = 0.8  # Of their time: what is like something of the forward pass, and no gradient of a gradient.
+_MIN_MATCHED = 0.8  # Of their time that equals work of the forward pass; gradients of gradients do not.
+_MAX_NAMES = 3  # In a sentence.
 _SELECTIVE = (
     "for number, block in enumerate(model.blocks):\n"
     "    x = checkpoint(block, x, use_reentrant=False) if number % 2 else block(x)  # Every other one."
 )
 
 
-class _Recomputed(NamedTuple):
-    """Places of device events whose work is done again, and the rows of the operators that do it."""
+class _Recomputation(NamedTuple):
+    """Device events whose work is done again, and the operator of each (row of the host table)."""
 
-    events: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    event_rows: NDArray[np.int64]
+    host_rows: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class MemoryLeft:
-    """How much of what is computed again fits into the memory that is left; None where memory was not recorded."""
+class FreeMemory:
+    """How much of what is computed again fits into free memory; None where memory was not recorded."""
 
     fits_share: float
-    left_bytes: float | None = None
+    free_bytes: float | None = None
     needed_bytes: int = 0
     filled_share: float = 0.0
 
@@ -51,31 +52,31 @@ class MemoryLeft:
 class RecomputeEvidence(WorkEvidence):
     """Operators of the forward pass that run again within the backward pass."""
 
-    memory: MemoryLeft
+    memory: FreeMemory
     compute_share: float
-    names: list[tuple[str, float]]  # With ns per step.
+    operators: list[tuple[str, float]]  # Names of those of most time, with ns per step.
 
 
 @dataclass(frozen=True)
 class Recomputed(Rule[RecomputeEvidence]):
-    """The backward pass computes activations again, although there is memory left to keep them.
+    """The backward pass computes activations again, although memory is free to hold them.
 
     ## When it speaks
-    Operators of the forward pass (they record what their gradients need, which those of the backward pass don't) run
-    within the backward pass, with names and shapes as in the forward pass: activation checkpointing. Their kernels take
-    at least `least` of the compute time, and the device's memory is filled to less than `filled` at its peak. Where
-    memory was not recorded, that is not known, and the finding says so. What compiled code computes again is not seen.
+    Activations are checkpointed: operators run within the backward pass that record for gradients, as only those of the
+    forward pass do, with names and shapes of the forward pass. Their kernels take at least `least` of the compute time,
+    and at its peak the GPU's memory is filled to less than `filled`. Where memory was not recorded the finding says so.
+    What compiled code computes again is not seen.
 
     ## What it could save
-    Their time, but only for what fits: the memory that is left up to `filled`, as a share of what is allocated while
-    they run. Where memory was not recorded all of it is the ceiling, and the lower estimate is nothing. Of that, what
-    no other work covers and the host's launches allow.
+    The time of what fits into the memory that is free up to `filled`, compared with what is allocated while it is
+    computed again. Where memory was not recorded, all of it is the ceiling and the lower estimate is zero. Only what
+    shortens the step counts: time that no other work covers, as far as the CPU launches early enough.
 
     ## What to do
-    Checkpoint fewer blocks, or only operators that are cheap to compute again: as many as memory needs.
+    Checkpoint fewer blocks, only as many as memory needs. Or checkpoint only operators that are cheap to compute again.
 
     ## How to verify
-    Less time in the backward pass; *Peak allocated* in *Memory over time* is higher.
+    The backward pass takes less time. *Peak allocated* in *Memory over time* rises.
     """
 
     code, title, family, section = "C21", "Activations are computed again", Family.COMPUTE, "operator_kernels"
@@ -85,131 +86,130 @@ class Recomputed(Rule[RecomputeEvidence]):
     filled: float = 0.8
 
     def look(self, rank: Rank) -> RecomputeEvidence | None:
-        found = _recomputed(rank)
+        event_rows, host_rows = recomputation = _recomputation(rank)
         durations = rank.device_events["dur"].to_numpy()
-        time = int(durations[found.events].sum())
+        time = int(durations[event_rows].sum())
         if not time or time < self.least * compute_time(rank):
             return None
-        memory = self._memory(rank, found)
+        memory = self._free_memory(rank, recomputation)
         if memory is None:
             return None
         saving = np.zeros(len(durations))
-        saving[found.events] = durations[found.events] * memory.fits_share
+        saving[event_rows] = durations[event_rows] * memory.fits_share
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
-        names = Counter[str]()
-        texts = kernel_launches.texts(rank, kernel_launches.names_of(rank, found.rows).tolist())
-        for name, each in zip(texts, durations[found.events].tolist(), strict=True):
-            names[name] += each
-        most = sorted(names.items(), key=lambda item: (-item[1], item[0]))[:3]
+        times = defaultdict[str, int](int)
+        names = kernel_launches.texts(rank, kernel_launches.names_of(rank, host_rows).tolist())
+        for name, duration in zip(names, durations[event_rows].tolist(), strict=True):
+            times[name] += duration
+        longest = sorted(times.items(), key=lambda item: (-item[1], item[0]))[:_MAX_NAMES]
         return RecomputeEvidence(
             claim=claim,
             spans=rank.spans(claim),
             memory=memory,
             compute_share=time / compute_time(rank),
-            names=[(name, each / rank.num_steps) for name, each in most],
+            operators=[(name, duration / rank.num_steps) for name, duration in longest],
             requested_ns=asked(rank, saving),
         )
 
-    def _memory(self, rank: Rank, found: _Recomputed) -> MemoryLeft | None:
-        """What of it fits into the memory that is left; None where there is none."""
-        each = fullest(rank) if Capability.MEMORY in rank.capabilities else None
-        if each is None:
-            return MemoryLeft(fits_share=1.0)
-        left = (self.filled - fill(each)) * each.capacity
-        if left <= 0:
+    def _free_memory(self, rank: Rank, recomputation: _Recomputation) -> FreeMemory | None:
+        """How much of it fits into free memory; None where none is free."""
+        series = fullest(rank) if Capability.MEMORY in rank.capabilities else None
+        if series is None:
+            return FreeMemory(fits_share=1.0)
+        filled = fill(series)
+        free = (self.filled - filled) * series.capacity
+        if free <= 0:
             return None
-        host, rows = rank.host, np.unique(found.rows)
+        host, rows = rank.host, np.unique(recomputation.host_rows)
         start, end, thread = (host.at(name, rows) for name in ("ts", "end", "thread"))
         order = np.lexsort((start, thread))
-        rows_thread, start, end = thread[order], start[order], end[order]
+        start, end, thread = start[order], end[order], thread[order]
         needed = 0
-        for number in np.unique(rows_thread).tolist():
-            mine, there = rows_thread == number, (each.thread == number) & (each.size > 0)
-            place = np.searchsorted(start[mine], each.ts[there], side="right") - 1
-            inside = (place >= 0) & (each.ts[there] < end[mine][np.maximum(place, 0)])
-            needed += int(each.size[there][inside].sum())
+        for number in np.unique(thread).tolist():
+            is_of_thread, is_allocation = thread == number, (series.thread == number) & (series.size > 0)
+            stamps = series.ts[is_allocation]
+            index = np.searchsorted(start[is_of_thread], stamps, side="right") - 1
+            is_inside = (index >= 0) & (stamps < end[is_of_thread][np.maximum(index, 0)])
+            needed += int(series.size[is_allocation][is_inside].sum())
         needed //= rank.num_steps
-        return MemoryLeft(min(1.0, left / needed) if needed else 1.0, left, needed, fill(each))
+        return FreeMemory(min(1.0, free / needed) if needed else 1.0, free, needed, filled)
 
     def tell(self, job: JobEvidence[RecomputeEvidence]) -> Finding | None:
-        worst = job.worst
-        memory_left = worst.memory
-        listed = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.names)
-        if memory_left.left_bytes is None:
-            memory = "Whether memory would hold the activations is not known: it was not recorded."
+        worst, memory = job.worst, job.worst.memory
+        times = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
+        if memory.free_bytes is None:
+            recorded = "Memory was not recorded, so it is not known whether the activations would fit."
             assumption = "All of them fit into memory; the lower estimate is that none does."
         else:
-            free, needed = sized(memory_left.left_bytes), sized(memory_left.needed_bytes)
-            memory = f"Memory is filled to {job.percent(memory_left.filled_share)} at its peak: {free} are left up to "
-            memory += f"{job.percent(self.filled)}, and what is computed again takes {needed} at most."
-            assumption = (
-                f"Activations are kept for {job.percent(memory_left.fits_share)} of it, as far as memory allows."
+            recorded = (
+                f"Memory is filled to {job.percent(memory.filled_share)} at its peak: {sized(memory.free_bytes)} are "
+                f"free up to {job.percent(self.filled)}, and what is computed again takes {sized(memory.needed_bytes)} "
+                "at most."
             )
+            assumption = f"Activations are kept for {job.percent(memory.fits_share)} of it, as far as memory allows."
         return self.finding(
             job,
             f"Computing activations again takes up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the "
-            f"backward "
-            f"pass (activation checkpointing): {listed} {job.per_step}. {memory}",
+            f"backward pass (activation checkpointing): {times} {job.per_step}. {recorded}",
             assumption=assumption + held_up(job),
-            confidence="low" if memory_left.left_bytes is None else "medium",
+            confidence="low" if memory.free_bytes is None else "medium",
             snippet=_SELECTIVE,
-            low_share=0.0 if memory_left.left_bytes is None else self.low_share,
+            low_share=0.0 if memory.free_bytes is None else self.low_share,
         )
 
 
-def _recomputed(rank: Rank) -> _Recomputed:
-    """Compute kernels whose launch lies within an operator that records for gradients, within the backward pass."""
-    trace = rank
-    nothing = _Recomputed(np.zeros(0, np.int64), np.zeros(0, np.int64))
+def _recomputation(rank: Rank) -> _Recomputation:
+    """Compute kernels launched by an operator that records for gradients, within the backward pass."""
+    none = _Recomputation(np.zeros(0, np.int64), np.zeros(0, np.int64))
     is_backward = coded(rank, _BACKWARD)
     if not is_backward.any():
-        return nothing
-    mine = np.flatnonzero(in_steps(rank) & (trace.device_events["kind"] == "compute").to_numpy())
-    innermost = operators(rank)[mine]
-    mine, innermost = mine[innermost != NONE], innermost[innermost != NONE]
+        return none
+    event_rows = np.flatnonzero(in_steps(rank) & (rank.device_events["kind"] == "compute").to_numpy())
+    innermost = operators(rank)[event_rows]
+    event_rows, innermost = event_rows[innermost != NONE], innermost[innermost != NONE]
     launching, number = np.unique(innermost, return_inverse=True)
-    outer, within = _outermost(rank, launching, is_backward)
-    forward, again = outer[~within & (outer != NONE)], within & (outer != NONE)
-    if not again.any() or not len(forward):
-        return nothing
-    known = {*zip(*_like(rank, forward), strict=True)}
-    is_like = np.array([pair in known for pair in zip(*_like(rank, outer[again]), strict=True)], np.bool_)
-    alike = np.zeros(len(launching), np.bool_)
-    alike[np.flatnonzero(again)[is_like]] = True
-    durations = trace.device_events["dur"].to_numpy()[mine]
-    every, matched = (int(durations[chosen[number]].sum()) for chosen in (again, alike))
-    if matched < _MATCHED * every:
-        return nothing
-    events = mine[alike[number]]
-    return _Recomputed(events, outer[number[alike[number]]])
+    recording, is_in_backward = _recording_operators(rank, launching, is_backward)
+    forward, is_again = recording[~is_in_backward & (recording != NONE)], is_in_backward & (recording != NONE)
+    if not is_again.any() or not len(forward):
+        return none
+    forward_work = {*zip(*_name_and_shapes(rank, forward), strict=True)}
+    repeated_work = zip(*_name_and_shapes(rank, recording[is_again]), strict=True)
+    is_matched = is_again.copy()
+    is_matched[is_again] = [name_and_shapes in forward_work for name_and_shapes in repeated_work]
+    durations = rank.device_events["dur"].to_numpy()[event_rows]
+    again_ns, matched_ns = (int(durations[mask[number]].sum()) for mask in (is_again, is_matched))
+    if matched_ns < _MIN_MATCHED * again_ns:
+        return none
+    return _Recomputation(event_rows[is_matched[number]], recording[number[is_matched[number]]])
 
 
-def _like(rank: Rank, rows: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """Codes of name and shapes of operators."""
+def _name_and_shapes(rank: Rank, rows: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """Codes of the names of operators, and of their shapes."""
     codes = kernel_launches.names_of(rank, rows), kernel_launches.codes_of(rank, rows, "shapes")
     return codes[0].tolist(), codes[1].tolist()
 
 
-def _outermost(
+def _recording_operators(
     rank: Rank, rows: NDArray[np.int64], is_backward: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of rows of the host table the outermost operator around each that records for gradients, -1 for none.
+    """Outermost operator around each row of the host table that records for gradients (-1 for none).
 
-    Only up to an operator of the backward pass, and whether there is one.
+    Only up to an operator of the backward pass; and whether there is one.
     """
-    host = rank.host
-    parent, codes = host["parent"], host["name"]
-    outer, within, at = np.full(len(rows), NONE, np.int64), np.zeros(len(rows), np.bool_), rows.astype(np.int64)
-    while (at != NONE).any():
-        there = np.flatnonzero(at != NONE)
-        here = at[there]
-        backward = is_backward[codes[here]]
-        within[there[backward]] = True
-        sequence, thread = (kernel_launches.codes_of(rank, here, name) for name in ("sequence", "forward_thread"))
-        records = (sequence >= 0) & (thread <= 0) & ~backward
-        outer[there[records]] = here[records]
-        at[there] = np.where(backward, NONE, parent[here])
-    return outer, within
+    # All rows climb to their parents at once, until each is at the top or at an operator of the backward pass.
+    parent, codes = rank.host["parent"], rank.host["name"]
+    recording, is_in_backward = np.full(len(rows), NONE, np.int64), np.zeros(len(rows), np.bool_)
+    ancestor = rows.astype(np.int64)
+    while (ancestor != NONE).any():
+        climbing = np.flatnonzero(ancestor != NONE)
+        ancestors = ancestor[climbing]
+        is_at_backward = is_backward[codes[ancestors]]
+        is_in_backward[climbing[is_at_backward]] = True
+        sequence, thread = (kernel_launches.codes_of(rank, ancestors, name) for name in ("sequence", "forward_thread"))
+        records = (sequence >= 0) & (thread <= 0) & ~is_at_backward
+        recording[climbing[records]] = ancestors[records]
+        ancestor[climbing] = np.where(is_at_backward, NONE, parent[ancestors])
+    return recording, is_in_backward

@@ -1,4 +1,4 @@
-"""How much of a device's arithmetic a step uses, and where the rest goes."""
+"""How much of the GPU's peak arithmetic a step uses (MFU), and where the time goes otherwise."""
 
 from __future__ import annotations
 
@@ -10,49 +10,50 @@ from htareport.rank.capability import Capability
 from htareport.rank.communication import exposed
 from htareport.rank.compute_time import calls_in_steps, compute_time, in_steps, unknown_limits, work
 from htareport.rank.interval_sets import total
-from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
-IDLE, COMMUNICATION, COPIES, OTHERS = "idle time", "exposed communication", "exposed copies", "kernels of other work"
-MEMORY, BELOW, ARITHMETIC = "waiting for memory", "kernels below the roof", "the arithmetic itself"
+_IDLE, _COMMUNICATION, _COPIES = "idle time", "exposed communication", "exposed copies"
+_OTHER_KERNELS, _MEMORY = "kernels of other work", "waiting for memory"
+_BELOW_ROOF, _ARITHMETIC = "kernels below the roof", "the arithmetic itself"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowUtilisationEvidence(Evidence):
-    """What was seen on one rank: little of the arithmetic is used."""
+class UtilisationEvidence(Evidence):
+    """How much of the peak arithmetic a step uses, and where the time goes instead."""
 
     mfu: float
-    known: float
-    parts: dict[str, float]
+    modelled_share: float  # Of the compute kernels' time: what operators with known operations take.
+    window_shares: dict[str, float]  # Of the step, by what it is spent on.
 
 
 @dataclass(frozen=True)
-class LowUtilisation(Rule[LowUtilisationEvidence]):
-    """A step uses little of the device's arithmetic.
+class LowUtilisation(Rule[UtilisationEvidence]):
+    """A step uses little of the GPU's peak arithmetic (MFU).
 
     ## When it speaks
-    The device computes for at least `busy` of the step, but the operations whose number is known would take less than
-    `below` of it at the device's peak (MFU); and operators with known operations make up at least `known` of the
-    compute kernels' time. Where it computes for less, what it waits for is what other findings speak of.
+    The GPU computes for at least `busy` of the step, but at its peak the operations of the step would take less than
+    `below` of it (MFU). Operators whose number of operations is known take at least `known` of the compute kernels'
+    time. Where the GPU computes for less, other findings say what it waits for.
 
     ## What it could save
-    Nothing is claimed: other findings say what can be done. This one says where the time goes, from the peak to what is
-    reached: idle time, exposed communication and copies, kernels of other work, and of matrix products, convolutions
-    and attention what memory allows, what they take beyond that, and what the arithmetic takes at the peak.
+    Nothing is claimed: other findings say what can be done. This one divides the step: idle time, exposed communication
+    and copies, kernels of other work; and for matrix products, convolutions and attention what memory needs, what they
+    take beyond the roof, and what the arithmetic takes at the peak.
 
     ## What to do
-    - **idle time**: The device waits: the findings about the host and idle time come first.
-    - **exposed communication**: Hide communication, or send less, before anything is done about kernels.
-    - **exposed copies**: Pin memory, and copy ahead, beside the compute.
-    - **kernels of other work**: It goes into work that is no matrix product, convolution or attention: fuse it
-      (`torch.compile`).
-    - **waiting for memory**: Products are so small or narrow that memory is their limit: larger batches, smaller types,
-      fused layers.
-    - **kernels below the roof**: Products stay below what the device can do for their size: see *Compute efficiency*.
-    - **the arithmetic itself**: The arithmetic itself takes it: smaller types, if the model allows.
+    - **idle time**: Follow the findings about the CPU and idle time first: most of the time the GPU waits.
+    - **exposed communication**: Overlap communication with compute, or send fewer bytes, before you work on kernels.
+    - **exposed copies**: Pin memory and copy ahead with `non_blocking=True`, so that copies overlap with compute.
+    - **kernels of other work**: Fuse operators other than matrix products, convolutions and attention, for example with
+      `torch.compile`.
+    - **waiting for memory**: Use larger batches, smaller types or fused layers: products are so small or narrow that
+      memory limits them.
+    - **kernels below the roof**: Look in *Compute efficiency* for the shapes that stay far below what the GPU can do
+      for their size.
+    - **the arithmetic itself**: Use smaller types if the model allows it.
 
     ## How to verify
     *MFU* in *Compute efficiency* rises.
@@ -69,50 +70,47 @@ class LowUtilisation(Rule[LowUtilisationEvidence]):
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         return super().lacking(rank) or unknown_limits(rank)
 
-    def look(self, rank: Rank) -> LowUtilisationEvidence | None:
+    def look(self, rank: Rank) -> UtilisationEvidence | None:
         if compute_time(rank) < self.busy * rank.whole:
             return None
-        found, events = work(rank), rank.device_events
-        calls = found.calls[calls_in_steps(rank)]
-        peak, memory = calls["by_compute"].to_numpy(), calls["by_memory"].to_numpy()
-        is_known = ~np.isnan(peak)
-        every = np.append(~np.isnan(found.calls["by_compute"].to_numpy()), False)
-        mine = in_steps(rank) & (events["kind"] == "compute").to_numpy()
-        counted = mine & (found.owner != NONE) & every[found.owner]
+        operators, events = work(rank), rank.device_events
+        is_modelled = np.append(~np.isnan(operators.calls["by_compute"].to_numpy()), False)  # The last: of no call.
+        is_compute = in_steps(rank) & (events["kind"] == "compute").to_numpy()
         durations = events["dur"].to_numpy()
-        kernels, modelled = int(durations[mine].sum()), int(durations[counted].sum())
-        at_peak = float(peak[is_known].sum())
-        if not kernels or modelled < self.known * kernels or not at_peak < self.below * rank.whole:
+        kernels_ns = int(durations[is_compute].sum())
+        modelled_ns = int(durations[is_compute & is_modelled[operators.owner]].sum())
+        calls = operators.calls[calls_in_steps(rank) & is_modelled[:-1]]
+        peak, memory, time = (calls[name].to_numpy() for name in ("by_compute", "by_memory", "time"))
+        peak_ns = float(peak.sum())
+        if not kernels_ns or modelled_ns < self.known * kernels_ns or not peak_ns < self.below * rank.whole:
             return None
-        time = np.maximum(calls["time"].to_numpy()[is_known], peak[is_known])
-        roof = np.clip(np.maximum(peak, np.nan_to_num(memory))[is_known], peak[is_known], time)
-        share = compute_time(rank) / kernels  # Of kernels beside each other each counts in part.
-        parts = {
-            IDLE: total(rank.idle),
-            COMMUNICATION: total(exposed(rank)),
-            COPIES: total(rank.busy()) - total(rank.busy("compute", "comm")),
-            OTHERS: share * (kernels - modelled),
-            MEMORY: share * float((roof - peak[is_known]).sum()),
-            ARITHMETIC: at_peak,
+        roof = np.clip(np.maximum(peak, np.nan_to_num(memory)), peak, np.maximum(time, peak))
+        share = compute_time(rank) / kernels_ns  # Kernels that run at the same time count in part.
+        times = {
+            _IDLE: total(rank.idle),
+            _COMMUNICATION: total(exposed(rank)),
+            _COPIES: total(rank.busy()) - total(rank.busy("compute", "comm")),
+            _OTHER_KERNELS: share * (kernels_ns - modelled_ns),
+            _MEMORY: share * float((roof - peak).sum()),
+            _ARITHMETIC: peak_ns,
         }
-        parts[BELOW] = max(rank.whole - sum(parts.values()), 0.0)
-        return LowUtilisationEvidence(
-            mfu=at_peak / rank.whole,
-            known=modelled / kernels,
-            parts={name: float(ns) / rank.whole for name, ns in parts.items()},
+        times[_BELOW_ROOF] = max(rank.whole - sum(times.values()), 0.0)
+        return UtilisationEvidence(
+            mfu=peak_ns / rank.whole,
+            modelled_share=modelled_ns / kernels_ns,
+            window_shares={name: float(ns) / rank.whole for name, ns in times.items()},
         )
 
-    def tell(self, job: JobEvidence[LowUtilisationEvidence]) -> Finding | None:
-        rank, evidence = min(job.by_rank.items(), key=lambda item: (item[1].mfu, item[0]))
-        worst = evidence
-        largest = sorted(worst.parts.items(), key=lambda item: -item[1])
-        told = ", ".join(f"{name} {job.percent(share)}" for name, share in largest if share > 0)
+    def tell(self, job: JobEvidence[UtilisationEvidence]) -> Finding | None:
+        rank, worst = min(job.by_rank.items(), key=lambda item: (item[1].mfu, item[0]))
+        by_share = sorted(worst.window_shares.items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{name} {job.percent(share)}" for name, share in by_share if share > 0)
         return self.finding(
             job,
             f"{job.percent(worst.mfu)} of the device's arithmetic is used (MFU); the largest part of {job.window} "
-            f"is {largest[0][0]}",
+            f"is {by_share[0][0]}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {job.window}: {told}. Operations are known of {job.percent(worst.known)} of "
-            "the compute kernels' time.",
-            cases=(largest[0][0],),
+            evidence=f"On rank {rank}, of {job.window}: {shares}. Operations are known of "
+            f"{job.percent(worst.modelled_share)} of the compute kernels' time.",
+            cases=(by_share[0][0],),
         )
