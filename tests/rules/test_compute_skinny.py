@@ -35,7 +35,7 @@ def test_products_that_could_be_one(findings):
     assert finding.title == "30 products of at most 16 rows take 300\u202fµs per step"
     assert "on average 3 of one shape follow each other" in finding.evidence
     assert "`aten::mm` 8×1200, 1200×1300 in bf16: 30 calls" in finding.evidence
-    assert "More sequences at once" in finding.advice
+    assert "Serve more sequences at once" in finding.advice
 
 
 def test_matrices_that_are_all_read(findings):
