@@ -1,4 +1,4 @@
-"""Kernels whose last blocks run while most of the device has nothing left to do."""
+"""Kernels whose last wave of blocks leaves most of the GPU idle (tail effect)."""
 
 from __future__ import annotations
 
@@ -30,56 +30,53 @@ _TILE = re.compile(r"(?:_|tilesize|MT)(\d+)x(\d+)(?:x\d+)?(?=_)")  # Of a produc
 
 
 class _Tails(NamedTuple):
-    """Which device events have a tail, what could be saved and of that at least; how the worst is launched, and which.
+    """Kernels with a nearly empty last wave, and what could be saved."""
 
-    `event` is the place of one of these.
-    """
-
-    mine: NDArray[np.bool_]
+    is_tail: NDArray[np.bool_]  # For each device event.
     claim: Sets
-    asked: float
-    low: float
+    requested_ns: float
+    low_share: float  # Of the saving: the lower estimate.
     worst: LaunchConfig
-    event: int
+    event_row: int  # A device event with that launch configuration.
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaveTailEvidence(KernelEvidence):
-    """What was seen on one rank: a last wave that is nearly empty."""
+    """Kernels with a nearly empty last wave, and the launch configuration that loses most."""
 
     low_share: float
-    name: str
-    sizes: list[tuple[int, int]]
-    waves: float
+    kernel: str
     blocks: int
-    better: int
-    held: int
+    waves: float
     processors: int
+    blocks_per_processor: int  # That fit at once.
+    max_blocks: int  # For a wave less.
+    smaller_sizes: list[tuple[int, int]]  # Sizes, each with the one that would make a wave less.
 
 
 @dataclass(frozen=True)
 class WaveTail(Rule[WaveTailEvidence]):
-    """The last blocks of kernels run alone: a few more than what fills the device a whole number of times.
+    """The last blocks of kernels run nearly alone: there are a few more than fill the GPU a whole number of times.
 
     ## When it speaks
-    A device runs as many blocks at once as its multiprocessors hold, and the rest in further waves. Kernels of at least
-    `shortest` µs whose blocks make between one and `waves` waves, the last of them filled to at most `filled`, lose at
-    least `least` of the step by that. How many blocks a multiprocessor holds follows from the kernel's registers,
-    shared memory and block size and from the device's limits, all as recorded; where any is missing (AMD) nothing is
-    known. Kernels that C4, C6 or C15 tell another cause of don't count.
+    A GPU runs as many blocks at once as its multiprocessors hold, and the others in further waves. Kernels of at least
+    `shortest` µs have between one and `waves` waves, the last of them filled to at most `filled`, and lose at least
+    `least` of the step by that. How many blocks a multiprocessor holds follows from the recorded registers, shared
+    memory and block size of the kernel and from the recorded limits of the device. AMD traces lack some of them, so
+    nothing is known there. Kernels with another cause (C4, C6 or C15) do not count.
 
     ## What it could save
-    The part of the last wave that is empty, if each wave takes equally long, and no more than what the kernel takes
-    above its roof, where that is known. For the lower estimate blocks on one multiprocessor share its speed, so that
-    only whole ones without work count. Of that, what no other work covers and the host's launches allow. What is
-    claimed here, C1 leaves out.
+    The empty share of the last wave, if all waves take equally long, but no more than the time above the kernel's roof,
+    where that is known. In the lower estimate blocks on one multiprocessor share its speed, so only multiprocessors
+    without any block count. Only what shortens the step counts: time that no other work covers, as far as the CPU
+    launches early enough. C1 leaves out what is claimed here.
 
     ## What to do
-    Choose sizes just below the boundary ({where|a grid that fills the device a whole number of times}), or let
-    `torch.compile` with `mode="max-autotune"` look for another tile.
+    Choose sizes that give {grid|kernels a grid that fills the GPU a whole number of times}. Or let `torch.compile` with
+    `mode="max-autotune"` choose another tile.
 
     ## How to verify
-    The kernel's grid is below the boundary, and it takes a wave less.
+    The grid has no more blocks than that, and the kernel takes a wave less.
     """
 
     code, title, family, section = "C10", "A last wave that is nearly empty", Family.COMPUTE, "kernel_breakdown"
@@ -95,49 +92,48 @@ class WaveTail(Rule[WaveTailEvidence]):
         return super().lacking(rank) or unknown_processors(rank)
 
     def own_events(self, rank: Rank) -> NDArray[np.bool_] | None:
-        found = None if self.lacking(rank) else _tails(rank, self)
-        return None if found is None else found.mine
+        tails = None if self.lacking(rank) else _tails(rank, self)
+        return None if tails is None else tails.is_tail
 
     def look(self, rank: Rank) -> WaveTailEvidence | None:
-        found = _tails(rank, self)
-        if found is None:
+        tails = _tails(rank, self)
+        if tails is None:
             return None
-        events, worst = events_of(rank), found.worst
-        held = worst.resident.blocks if worst.resident else 0
-        better, name = int(worst.waves) * worst.processors * held, rank.loaded.strings[events.codes[found.event]]
-        time = int(events.durations[found.mine].sum())
+        events, worst = events_of(rank), tails.worst
+        fitting = worst.resident.blocks if worst.resident else 0
+        max_blocks = int(worst.waves) * worst.processors * fitting
+        name, time = rank.loaded.strings[events.codes[tails.event_row]], int(events.durations[tails.is_tail].sum())
         return WaveTailEvidence(
-            claim=found.claim,
-            spans=rank.spans(found.claim),
-            kernels=events.kernels(found.mine),
+            claim=tails.claim,
+            spans=rank.spans(tails.claim),
+            kernels=events.kernels(tails.is_tail),
             time_ns=time / rank.num_steps,
             compute_share=time / compute_time(rank),
-            low_share=found.low,
-            requested_ns=found.asked,
-            name=short(name),
-            sizes=_sizes(rank, found.event, name, worst.blocks, better),
-            waves=worst.waves,
+            requested_ns=tails.requested_ns,
+            low_share=tails.low_share,
+            kernel=short(name),
             blocks=worst.blocks,
-            better=better,
-            held=held,
+            waves=worst.waves,
             processors=worst.processors,
+            blocks_per_processor=fitting,
+            max_blocks=max_blocks,
+            smaller_sizes=_smaller_sizes(rank, tails.event_row, name, worst.blocks, max_blocks),
         )
 
     def tell(self, job: JobEvidence[WaveTailEvidence]) -> Finding | None:
         worst = job.worst
-        sizes = " or ".join(f"{fits:,} instead of {size:,}" for size, fits in worst.sizes)
-        where = f"a grid of at most {worst.better:,} blocks there" + (f", as with {sizes}" if sizes else "")
+        sizes = " or ".join(f"{smaller:,} instead of {size:,}" for size, smaller in worst.smaller_sizes)
+        example = f", for example with {sizes}" if sizes else ""
         return self.finding(
             job,
             f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is such kernels: {listed(job)} {job.per_step}. "
-            f"`{worst.name}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors "
-            f"hold "
-            f"with {worst.held} each: {worst.better:,} would be a wave less.",
-            values={"where": where},
+            f"`{worst.kernel}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors "
+            f"hold with {worst.blocks_per_processor} each: {worst.max_blocks:,} would be a wave less.",
+            values={"grid": f"`{worst.kernel}` a grid of at most {worst.max_blocks:,} blocks{example}"},
             low_ns=round(job.max_saving_ns * worst.low_share),
-            assumption="Waves take equally long, and as many blocks run at once as fit; for the lower estimate only "
-            "processors without any block count." + held_up(job),
+            assumption="Waves take equally long, and as many blocks run at once as fit. The lower estimate counts only "
+            "processors without any block." + held_up(job),
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 
@@ -145,73 +141,77 @@ class WaveTail(Rule[WaveTailEvidence]):
 @cached_until_release
 def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
     """The kernels that the rule is about; None where they lose too little."""
+    # Waves are blocks by those that fit at once; of the kernel's time the empty share of the last wave is lost.
+    # Steps that take long come only after what is lost is known to be enough.
     events = events_of(rank)
-    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * rule.shortest))
-    if not len(mine):
+    rows = np.flatnonzero(events.wanted & (events.durations >= 1000 * rule.shortest))
+    if not len(rows):
         return None
-    ways, number = launch_configs(rank, mine)
-    waves, each = (
-        np.array(values)[number] for values in zip(*((w.waves, w.blocks_per_processor) for w in ways), strict=True)
-    )
-    rest = waves % 1
-    chosen = (waves > 1) & (waves < rule.waves) & (rest > 0) & (rest <= rule.filled)
-    left = np.where(chosen, 1 - waves / np.ceil(waves), 0.0)
-    if left @ events.durations[mine] < rule.least * rank.whole:
+    configs, number = launch_configs(rank, rows)
+    waves = np.array([config.waves for config in configs])[number]
+    is_tail = (waves > 1) & (waves < rule.waves) & (waves % 1 > 0) & (waves % 1 <= rule.filled)
+    empty_share = np.where(is_tail, 1 - waves / np.ceil(waves), 0.0)
+    if empty_share @ events.durations[rows] < rule.least * rank.whole:
         return None
-    chosen &= ~_explained(rank, mine)
-    left, number, each, mine = left[chosen], number[chosen], each[chosen], mine[chosen]
-    left = np.minimum(left, _above_roof(rank)[mine])
-    high, low = (shares * events.durations[mine] for shares in (left, np.minimum(left, 1 - each / np.ceil(each))))
+    is_tail &= ~_is_explained(rank, rows)
+    rows, number, empty_share = rows[is_tail], number[is_tail], empty_share[is_tail]
+    high_share = np.minimum(empty_share, _share_above_roof(rank)[rows])
+    per_processor = np.array([config.blocks_per_processor for config in configs])[number]
+    low_share = np.minimum(high_share, 1 - per_processor / np.ceil(per_processor))
+    high, low = (share * events.durations[rows] for share in (high_share, low_share))
     if high.sum() < rule.least * rank.whole:
         return None
-    saving, is_mine = np.zeros(len(events.durations)), np.zeros(len(events.durations), np.bool_)
-    saving[mine], is_mine[mine] = high, True
+    saving, is_tail_event = np.zeros(len(events.durations)), np.zeros(len(events.durations), np.bool_)
+    saving[rows], is_tail_event[rows] = high, True
     claim = shortened(rank, saving)
     if rank.share(claim) < rule.least:
         return None
     worst = int(np.bincount(number, high).argmax())
-    event = int(mine[(number == worst).argmax()])
-    return _Tails(is_mine, claim, asked(rank, saving), float(low.sum() / high.sum()), ways[worst], event)
+    event_row = int(rows[(number == worst).argmax()])
+    return _Tails(is_tail_event, claim, asked(rank, saving), float(low.sum() / high.sum()), configs[worst], event_row)
 
 
-def _sizes(rank: Rank, event: int, name: str, blocks: int, better: int) -> list[tuple[int, int]]:
-    """Sizes of a product of which each alone, cut down, makes its grid as small: from and to.
+def _smaller_sizes(rank: Rank, event_row: int, name: str, blocks: int, max_blocks: int) -> list[tuple[int, int]]:
+    """Sizes of a product of which each alone, cut down, makes the grid small enough: from and to.
 
     Empty unless the tile in the kernel's name explains the grid as it is.
     """
-    owner, tile = int(work(rank).owner[event]), _TILE.search(name)
-    known = work(rank).signatures[int(work(rank).calls["signature"].to_numpy()[owner])].work if owner != NONE else None
-    if known is None or known.product is None or tile is None:
+    operators, tile = work(rank), _TILE.search(name)
+    owner = int(operators.owner[event_row])
+    operation = operators.signatures[int(operators.calls["signature"].iat[owner])].work if owner != NONE else None
+    if operation is None or operation.product is None or tile is None:
         return []
-    batch, m, n, _ = known.product
+    batch, m, n, _ = operation.product
     for tall, wide in ((int(tile[1]), int(tile[2])), (int(tile[2]), int(tile[1]))):
         rows, columns = -(-m // max(tall, 1)), -(-n // max(wide, 1))
         if batch * rows * columns == blocks:
-            fitting = (m, better // (batch * columns) * tall), (n, better // (batch * rows) * wide)
-            return [(size, fits) for size, fits in fitting if fits > 0]
+            sizes = (m, max_blocks // (batch * columns) * tall), (n, max_blocks // (batch * rows) * wide)
+            return [(size, smaller) for size, smaller in sizes if smaller > 0]
     return []
 
 
-def _explained(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of which device events (by their places) others tell the cause."""
-    owner = work(rank).owner[mine]
-    attention = np.append(is_unfused_attention(rank), False)[owner] & (owner != NONE)
-    return np.asarray(context_of(rank).explained(rank, "C15")[mine] | _misaligned(rank, mine) | attention, np.bool_)
+def _is_explained(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these device events are slow for a reason that other rules tell."""
+    is_attention = np.append(is_unfused_attention(rank), False)[work(rank).owner[rows]]  # The last is for no call.
+    return np.asarray(
+        context_of(rank).explained(rank, "C15")[rows] | _is_misaligned(rank, rows) | is_attention, np.bool_
+    )
 
 
-def _misaligned(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_misaligned(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of them load less than 16 bytes at once, as far as name and operator tell."""
     events = events_of(rank)
-    codes, number = np.unique(events.codes[mine], return_inverse=True)
-    counts = np.array([elements_at_once(rank.loaded.strings[code]) for code in codes.tolist()])[number]
-    known = [signature.work for signature in work(rank).signatures]
-    sizes = events.of_calls(np.array([SIZES[each.dtype] if each else 0 for each in known] or [0]), 0)[mine]
-    return np.asarray((counts * sizes > 0) & (counts * sizes < VECTOR), np.bool_)
+    codes, number = np.unique(events.codes[rows], return_inverse=True)
+    elements = np.array([elements_at_once(rank.loaded.strings[code]) for code in codes.tolist()])[number]
+    operations = [signature.work for signature in work(rank).signatures]
+    sizes = np.array([SIZES[operation.dtype] if operation else 0 for operation in operations] or [0])
+    loaded_bytes = elements * events.of_calls(sizes, 0)[rows]
+    return np.asarray((loaded_bytes > 0) & (loaded_bytes < VECTOR), np.bool_)
 
 
-def _above_roof(rank: Rank) -> NDArray[np.float64]:
+def _share_above_roof(rank: Rank) -> NDArray[np.float64]:
     """Share of its time that each device event takes above the roof of its call, 1 where that is not known."""
-    above_roof = work(rank)
-    roof = above_roof.roof / np.maximum(above_roof.calls["time"].to_numpy(), 1)
-    each = np.append(np.clip(1 - np.nan_to_num(roof, nan=0.0), 0, 1), 1.0)
-    return np.asarray(np.where(above_roof.owner == NONE, 1.0, each[above_roof.owner]), np.float64)
+    operators = work(rank)
+    roof_share = operators.roof / np.maximum(operators.calls["time"].to_numpy(), 1)
+    above_roof = np.append(np.clip(1 - np.nan_to_num(roof_share, nan=0.0), 0, 1), 1.0)  # The last is for no call.
+    return np.asarray(above_roof[operators.owner], np.float64)
