@@ -1,15 +1,16 @@
-"""Kernels that keep few warps on each processor, and what stands in the way of more."""
+"""Kernels with a low occupancy (few warps on each processor), and what limits it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from htareport.algorithms.occupancy import Limiter
+from htareport.algorithms.occupancy import WARP, Limiter
 from htareport.rank import kernel_launches
 from htareport.rank.cached import cached_until_release
 from htareport.rank.capability import Capability
@@ -38,87 +39,83 @@ _LIBRARY = re.compile(
 )
 _TRITON = re.compile(r"^triton_")
 _DRIVER = re.compile(r"^cuLaunchKernel")
-_NO_OWN = re.compile(r"^(?:aten|autograd|c10d?|torch\w*|fbgemm|apex|_?vllm\w*|_C\w*|xformers|flash\w*|te\w*)::|^[^:]*$")
-_MOST_SEARCHED = 256  # Characters of a name: what follows is its arguments.
-_SAVED = 0.2  # Of their time, with more warps.
-_WHY = {
-    Limiter.REGISTERS: "registers: {registers} per thread",
-    Limiter.SHARED_MEMORY: "shared memory: {shared_memory:,} bytes per block",
-    Limiter.BLOCK_SIZE: "the size of blocks: {threads} threads",
-    Limiter.BLOCKS: "the number of blocks: {threads} threads are too few for each",
-}
+_NOT_CUSTOM = re.compile(
+    r"^(?:aten|autograd|c10d?|torch\w*|fbgemm|apex|_?vllm\w*|_C\w*|xformers|flash\w*|te\w*)::|^[^:]*$"
+)
+_MAX_SEARCHED = 256  # Characters of a name: what follows is its arguments.
+_SAVED_SHARE = 0.2  # Of their time, with more warps.
 
 
-class _Ways(NamedTuple):
-    """Long compute kernels that are no products, convolutions or attention: their places, and how they are launched."""
+class _Candidates(NamedTuple):
+    """Long compute kernels other than products, convolutions and attention, with their launch configurations."""
 
-    mine: NDArray[np.int64]
-    ways: list[LaunchConfig]
-    number: NDArray[np.int64]
+    rows: NDArray[np.int64]  # Of device events.
+    configs: list[LaunchConfig]
+    number: NDArray[np.int64]  # Of the configuration of each.
 
-    def of(self, values: list[float]) -> NDArray[np.float64]:
-        """A number of each one's way."""
-        return np.array(values or [np.nan], np.float64)[self.number]
+    def by_event(self, measure: Callable[[LaunchConfig], float]) -> NDArray[np.float64]:
+        """What is measured of the launch configuration of each event."""
+        return np.array([measure(config) for config in self.configs] or [np.nan], np.float64)[self.number]
 
 
 @cached_until_release
-def _ways(rank: Rank, shortest: float) -> _Ways:
+def _candidates(rank: Rank, shortest: float) -> _Candidates:
     events = events_of(rank)
-    mine = np.flatnonzero(events.wanted & (events.durations >= 1000 * shortest))
-    has_work = [signature.work is not None for signature in events.found.signatures]
-    if any(has_work):
-        mine = mine[~events.of_calls(np.array(has_work), 0).astype(np.bool_)[mine]]
-    mine = mine[~_by_design(rank, events.codes[mine])]
-    rows = operators(rank)[mine]  # Of Triton's kernels for attention often only the operator says what they are.
-    by_operator = np.zeros(len(mine), np.bool_)
-    by_operator[rows != NONE] = _by_design(rank, kernel_launches.names_of(rank, rows[rows != NONE]))
-    mine = mine[~by_operator]
-    return _Ways(mine, *launch_configs(rank, mine))
+    rows = np.flatnonzero(events.wanted & (events.durations >= 1000 * shortest))
+    has_work = np.array([signature.work is not None for signature in events.found.signatures], np.bool_)
+    if has_work.any():
+        rows = rows[~events.of_calls(has_work, 0).astype(np.bool_)[rows]]
+    rows = rows[~_is_by_design(rank, events.codes[rows].astype(np.int64))]
+    operator = operators(rank)[rows]  # Of Triton's kernels for attention often only the operator says what they are.
+    is_by_design = np.zeros(len(rows), np.bool_)
+    is_by_design[operator != NONE] = _is_by_design(rank, kernel_launches.names_of(rank, operator[operator != NONE]))
+    rows = rows[~is_by_design]
+    return _Candidates(rows, *launch_configs(rank, rows))
 
 
-def _by_design(rank: Rank, codes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """Which of these codes of names are of products, convolutions or attention."""
-    used, number = np.unique(codes, return_inverse=True)
-    names = kernel_launches.texts(rank, used.tolist())
-    return np.array([bool(_BY_DESIGN.search(name[:_MOST_SEARCHED])) for name in names], np.bool_)[number]
+def _is_by_design(rank: Rank, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these name codes are of products, convolutions or attention."""
+    distinct, number = np.unique(codes, return_inverse=True)
+    names = kernel_launches.texts(rank, distinct.tolist())
+    return np.array([bool(_BY_DESIGN.search(name[:_MAX_SEARCHED])) for name in names], np.bool_)[number]
 
 
-def _room(each: LaunchConfig) -> float:
-    """Share of a processor's warps that fit, nan where it is not known."""
-    return each.resident.warps / each.max_warps if each.resident and each.max_warps else np.nan
+def _fitting_share(config: LaunchConfig) -> float:
+    """Share of a processor's warps that fit at once, nan where it is not known."""
+    return config.resident.warps / config.max_warps if config.resident and config.max_warps else np.nan
 
 
-def _given(each: LaunchConfig) -> float:
-    """The same of the warps that there are for each processor."""
-    warps = -(-each.threads // 32) if each.threads > 0 else np.nan
-    return each.blocks_per_processor * warps / each.max_warps if each.max_warps else np.nan
+def _grid_share(config: LaunchConfig) -> float:
+    """Share of a processor's warps that the grid has for each, nan where it is not known."""
+    warps = -(-config.threads // WARP) if config.threads > 0 else np.nan
+    return config.blocks_per_processor * warps / config.max_warps if config.max_warps else np.nan
 
 
 @dataclass(frozen=True, kw_only=True)
 class OccupancyEvidence(KernelEvidence):
-    """What LowOccupancy sees on one rank."""
+    """Kernels with a low occupancy."""
 
-    occupancy: float  # Share of the warps that fit.
+    occupancy: float  # Mean share of the warps that fit, weighted by time.
 
 
 @dataclass(frozen=True)
 class LowOccupancy(Rule[OccupancyEvidence]):
-    """Kernels that wait for memory keep few warps on each processor, too few to hide what they wait for.
+    """Kernels have a low occupancy: too few warps on each processor to hide the time they wait for memory.
 
     ## When it speaks
-    Kernels of at least `shortest` µs that are no matrix products, convolutions or attention (those run well with few
-    warps) have an occupancy below `below`, as the profiler estimates it, or as registers, shared memory, block size and
-    the device's limits tell where it writes 0; and they take at least `least` of the compute time. Their grids are
-    large enough for more: otherwise it is the grid (C9), or its last wave (C10). Where the trace tells neither (AMD),
-    nothing is known.
+    Kernels of at least `shortest` µs have an occupancy below `below`, and take at least `least` of the compute time.
+    Matrix products, convolutions and attention do not count: they run well with few warps. The occupancy is the
+    profiler's estimate; where that is 0, it follows from registers, shared memory, block size and the device's limits.
+    Grids that are too small for more warps (C9) or leave a nearly empty last wave (C10) do not count. AMD traces record
+    neither, so nothing is known there.
 
     ## What it could save
-    A fifth of their time, a guess; nothing for the lower estimate. Of that, what no other work covers and the host's
-    launches allow.
+    A fifth of their time, which is a guess. The lower estimate is zero. Only what shortens the step counts: time that
+    no other work covers, as far as the CPU launches early enough.
 
     ## What to do
-    Give them more warps: smaller tiles, fewer registers or less shared memory per block; or let `torch.compile` make
-    another kernel.
+    Give these kernels more warps: use smaller tiles, fewer registers or less shared memory per block. Or let
+    `torch.compile` generate another kernel.
 
     ## How to verify
     `est. achieved occupancy %` of these kernels rises in the trace, and they take less time.
@@ -136,22 +133,24 @@ class LowOccupancy(Rule[OccupancyEvidence]):
         return super().lacking(rank) or unknown_processors(rank)
 
     def look(self, rank: Rank) -> OccupancyEvidence | None:
-        events, found = events_of(rank), _ways(rank, self.shortest)
-        if not len(found.mine):
+        events, candidates = events_of(rank), _candidates(rank, self.shortest)
+        rows = candidates.rows
+        if not len(rows):
             return None
-        room, given = (found.of([each(way) for way in found.ways]) for each in (_room, _given))
-        told = occupancy(rank, found.mine)
-        share = np.where(np.isnan(told), np.minimum(room, given), told)
-        fills = found.of([way.blocks_per_processor for way in found.ways]) >= 1
-        few = (
-            (share < self.below) & (given >= self.below) & fills & ~context_of(rank).explained(rank, "C10")[found.mine]
+        fitting, grid = candidates.by_event(_fitting_share), candidates.by_event(_grid_share)
+        recorded = occupancy(rank, rows)
+        share = np.where(np.isnan(recorded), np.minimum(fitting, grid), recorded)
+        is_filled = candidates.by_event(lambda config: config.blocks_per_processor) >= 1
+        is_low = (
+            (share < self.below) & (grid >= self.below) & is_filled & ~context_of(rank).explained(rank, "C10")[rows]
         )
-        mine = np.zeros(len(events.durations), np.bool_)
-        mine[found.mine[few]] = True
-        if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
+        is_affected = np.zeros(len(events.durations), np.bool_)
+        is_affected[rows[is_low]] = True
+        if not is_low.any() or events.durations[is_affected].sum() < self.least * compute_time(rank):
             return None
-        mean = float(np.average(share[few], weights=events.durations[found.mine[few]]))
-        return evidence_of(OccupancyEvidence, rank, mine, np.full(len(mine), 1 - _SAVED), occupancy=mean)
+        mean = float(np.average(share[is_low], weights=events.durations[rows[is_low]]))
+        left = np.full(len(is_affected), 1 - _SAVED_SHARE)
+        return evidence_of(OccupancyEvidence, rank, is_affected, left, occupancy=mean)
 
     def tell(self, job: JobEvidence[OccupancyEvidence]) -> Finding | None:
         worst = job.worst
@@ -168,39 +167,35 @@ class LowOccupancy(Rule[OccupancyEvidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class OccupancyLimitEvidence(Evidence):
-    """What was seen on one rank: what limits the occupancy of kernels."""
+    """The custom kernel of most time of which few blocks fit on a processor, and what limits them."""
 
-    name: str
-    blocks: int
+    kernel: str
+    blocks: int  # That fit at once, with their warps.
     warps: int
+    warp_share: float  # Of the warps that a processor holds.
     limiter: str
-    way: dict[str, int]
-    room: float
-    share: float
+    registers: int  # Per thread.
+    shared_memory_bytes: int  # Per block.
+    compute_share: float  # Of all such kernels.
 
 
 @dataclass(frozen=True)
 class OccupancyLimit(Rule[OccupancyLimitEvidence]):
-    """A kernel of one's own takes so many registers or so much shared memory that few of its blocks fit.
+    """A custom kernel takes so many registers or so much shared memory that few of its blocks fit on a processor.
 
     ## When it speaks
-    Kernels that are no library's (Triton's, and CUDA kernels of one's own), of at least `shortest` µs, take at least
-    `registers` registers per thread where registers are the limit, or so much shared memory that fewer than `blocks`
-    blocks fit on a processor; there are more blocks than fit at once, and they take at least `least` of the compute
-    time. What fits follows from what is recorded of the kernel and the device; where any of it is missing (AMD),
-    nothing is known.
+    Kernels that are no library's (Triton's, and custom CUDA kernels) take at least `shortest` µs each and at least
+    `least` of the compute time. Either registers are the limit, with at least `registers` per thread, or shared memory
+    is, with fewer than `blocks` blocks on a processor. They have more blocks than fit at once. What fits follows from
+    the recorded kernel and device. AMD traces lack some of that, so nothing is known there.
 
     ## What it could save
-    Nothing is claimed: that more warps help is likely only where kernels wait for memory, of which C11 speaks.
+    Nothing is claimed: more warps help only where kernels wait for memory, which C11 looks for.
 
     ## What to do
-    Where registers spill, it gets slower: measure.
-
-    - **registers**: Give threads fewer registers: `num_warps` larger or a smaller tile in Triton, `maxnreg`,
-      `__launch_bounds__` in CUDA.
-    - **shared memory**: Take less shared memory per block: a smaller tile, or fewer `num_stages` in Triton.
-    - **block size**: Choose blocks of 128 or 256 threads, of which several fit.
-    - **blocks**: Choose blocks of 128 or 256 threads.
+    - **registers**: Use fewer registers per thread: a larger `num_warps`, a smaller tile or `maxnreg` in Triton,
+      `__launch_bounds__` in CUDA. Measure the change: a kernel whose registers spill to memory gets slower.
+    - **shared memory**: Use less shared memory per block: a smaller tile, or fewer `num_stages` in Triton.
 
     ## How to verify
     More blocks fit, and the kernel takes less time.
@@ -219,66 +214,73 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
         return super().lacking(rank) or unknown_processors(rank)
 
     def look(self, rank: Rank) -> OccupancyLimitEvidence | None:
-        events, found = events_of(rank), _ways(rank, self.shortest)
-        few = np.array([self._is_limited(way) for way in found.ways] or [False])[found.number]
-        mine = found.mine[few]
-        if len(mine):
-            own = _own(rank, mine)
-            mine, number = mine[own], found.number[few][own]
-        if not len(mine) or events.durations[mine].sum() < self.least * compute_time(rank):
+        events, (rows, configs, number) = events_of(rank), _candidates(rank, self.shortest)
+        is_limited = np.array([self._is_limited(config) for config in configs] or [False])[number]
+        rows, number = rows[is_limited], number[is_limited]
+        if not len(rows):
             return None
-        worst = int(np.bincount(number, events.durations[mine]).argmax())
-        way = found.ways[worst]
-        if way.resident is None:  # It would not be limited.
+        is_custom = _is_custom(rank, rows)
+        rows, number = rows[is_custom], number[is_custom]
+        time = int(events.durations[rows].sum())
+        if not len(rows) or time < self.least * compute_time(rank):
             return None
-        name = short(rank.loaded.strings[events.codes[mine[(number == worst).argmax()]]])
+        worst = int(np.bincount(number, events.durations[rows]).argmax())
+        config, resident = configs[worst], configs[worst].resident
+        if resident is None:  # It would not be limited.
+            return None
         return OccupancyLimitEvidence(
-            name=name,
-            blocks=way.resident.blocks,
-            warps=way.resident.warps,
-            limiter=str(way.resident.limiter),
-            way={key: getattr(way, key) for key in ("threads", "registers", "shared_memory")},
-            room=_room(way),
-            share=int(events.durations[mine].sum()) / compute_time(rank),
+            kernel=short(rank.loaded.strings[events.codes[rows[(number == worst).argmax()]]]),
+            blocks=resident.blocks,
+            warps=resident.warps,
+            warp_share=_fitting_share(config),
+            limiter=str(resident.limiter),
+            registers=config.registers,
+            shared_memory_bytes=config.shared_memory,
+            compute_share=time / compute_time(rank),
         )
 
-    def _is_limited(self, each: LaunchConfig) -> bool:
-        if each.resident is None or not each.waves > 1:  # With fewer blocks than fit, nothing is limited.
+    def _is_limited(self, config: LaunchConfig) -> bool:
+        if config.resident is None or not config.waves > 1:  # With fewer blocks than fit, nothing is limited.
             return False
-        if each.resident.limiter is Limiter.REGISTERS:
-            return each.registers >= self.registers
-        return each.resident.limiter is Limiter.SHARED_MEMORY and each.resident.blocks < self.blocks
+        if config.resident.limiter is Limiter.REGISTERS:
+            return config.registers >= self.registers
+        return config.resident.limiter is Limiter.SHARED_MEMORY and config.resident.blocks < self.blocks
 
     def tell(self, job: JobEvidence[OccupancyLimitEvidence]) -> Finding | None:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
-        worst = evidence
-        blocks, limiter = worst.blocks, Limiter(worst.limiter)
-        why = _WHY[limiter].format(**worst.way)
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].compute_share, -item[0]))
+        size = (
+            f"{worst.registers} per thread"
+            if worst.limiter == Limiter.REGISTERS
+            else f"{worst.shared_memory_bytes:,} bytes per block"
+        )
         return self.finding(
             job,
-            f"Of `{worst.name}` only {blocks} block{'s' * (blocks > 1)} fit{'s' * (blocks == 1)} on a processor, "
-            f"because of {limiter}",
+            f"Of `{worst.kernel}` only {worst.blocks} block{'s' * (worst.blocks > 1)} fit{'s' * (worst.blocks == 1)} "
+            f"on a processor, because of {worst.limiter}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {job.percent(worst.share)} of compute is such kernels. The limit is {why}; "
-            f"{worst.warps} warps are {job.percent(worst.room)} of what a processor holds.",
-            cases=(limiter.name.lower().replace("_", " "),),
+            evidence=f"On rank {rank}, {job.percent(worst.compute_share)} of compute is such kernels. The limit is "
+            f"{worst.limiter}: {size}; {worst.warps} warps are {job.percent(worst.warp_share)} of what a processor "
+            "holds.",
+            cases=(worst.limiter,),
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',
         )
 
 
-def _own(rank: Rank, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which device events are of no library: Triton's, launched as Triton does, or by an operator of one's own."""
-    trace, events = rank, rank.device_events
-    codes, launch = events["name"].cat.codes.to_numpy()[mine], events["launch"].to_numpy()[mine]
-    calls, rows = trace.launches["name"].cat.codes.to_numpy(), operators(rank)[mine]
-    own = [
+def _is_custom(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which device events are of no library: Triton's, launched as Triton does, or by a custom operator."""
+    codes, launch = (
+        rank.device_events["name"].cat.codes.to_numpy()[rows],
+        rank.device_events["launch"].to_numpy()[rows],
+    )
+    calls = np.append(rank.launches["name"].cat.codes.to_numpy(), 0)[launch]  # The last is for events of no launch.
+    is_custom = [
         _TRITON.search(name) is not None
-        or (_LIBRARY.search(name) is None and (bool(_DRIVER.search(call)) or not _NO_OWN.search(operator)))
+        or (_LIBRARY.search(name) is None and (bool(_DRIVER.search(call)) or not _NOT_CUSTOM.search(operator or "")))
         for name, call, operator in zip(
-            kernel_launches.texts(trace, codes.tolist()),
-            kernel_launches.texts(trace, np.where(launch == NONE, codes, np.append(calls, 0)[launch]).tolist()),
-            (each or "" for each in kernel_launches.names_or_none(trace, rows)),
+            kernel_launches.texts(rank, codes.tolist()),
+            kernel_launches.texts(rank, np.where(launch == NONE, codes, calls).tolist()),
+            kernel_launches.names_or_none(rank, operators(rank)[rows]),
             strict=True,
         )
     ]
-    return np.array(own, np.bool_)
+    return np.array(is_custom, np.bool_)

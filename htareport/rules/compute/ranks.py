@@ -101,8 +101,8 @@ class SlowRank(Rule[KernelTimesEvidence]):
             return None
         slowest = max(slow_ranks, key=lambda slow_rank: (slow_rank.ratio, -slow_rank.rank))
         extra = job.by_rank[slowest.rank].compute_ns * (1 - 1 / slowest.ratio)
-        others = [slow_rank.rank for slow_rank in slow_ranks if slow_rank != slowest]
-        also = f" Slower by less: rank{'s' * (len(others) > 1)} {listed(others)}." if others else ""
+        less_slow = [slow_rank.rank for slow_rank in slow_ranks if slow_rank != slowest]
+        also = f" Slower by less: rank{'s' * (len(less_slow) > 1)} {listed(less_slow)}." if less_slow else ""
         return self.finding(
             job,
             f"All kernels of rank {slowest.rank} take {job.percent(slowest.ratio - 1)} longer than those of the other "

@@ -172,16 +172,16 @@ def _recomputation(rank: Rank) -> _Recomputation:
     event_rows, innermost = event_rows[innermost != NONE], innermost[innermost != NONE]
     launching, number = np.unique(innermost, return_inverse=True)
     recording, is_in_backward = _recording_operators(rank, launching, is_backward)
-    forward, is_again = recording[~is_in_backward & (recording != NONE)], is_in_backward & (recording != NONE)
-    if not is_again.any() or not len(forward):
+    forward, is_repeated = recording[~is_in_backward & (recording != NONE)], is_in_backward & (recording != NONE)
+    if not is_repeated.any() or not len(forward):
         return none
     forward_work = {*zip(*_name_and_shapes(rank, forward), strict=True)}
-    repeated_work = zip(*_name_and_shapes(rank, recording[is_again]), strict=True)
-    is_matched = is_again.copy()
-    is_matched[is_again] = [name_and_shapes in forward_work for name_and_shapes in repeated_work]
+    repeated_work = zip(*_name_and_shapes(rank, recording[is_repeated]), strict=True)
+    is_matched = is_repeated.copy()
+    is_matched[is_repeated] = [name_and_shapes in forward_work for name_and_shapes in repeated_work]
     durations = rank.device_events["dur"].to_numpy()[event_rows]
-    again_ns, matched_ns = (int(durations[mask[number]].sum()) for mask in (is_again, is_matched))
-    if matched_ns < _MIN_MATCHED * again_ns:
+    repeated_ns, matched_ns = (int(durations[mask[number]].sum()) for mask in (is_repeated, is_matched))
+    if matched_ns < _MIN_MATCHED * repeated_ns:
         return none
     return _Recomputation(event_rows[is_matched[number]], recording[number[is_matched[number]]])
 

@@ -178,7 +178,9 @@ def _smaller_sizes(rank: Rank, event_row: int, name: str, blocks: int, max_block
     """
     operators, tile = work(rank), _TILE.search(name)
     owner = int(operators.owner[event_row])
-    operation = operators.signatures[int(operators.calls["signature"].iat[owner])].work if owner != NONE else None
+    operation = (
+        operators.signatures[int(operators.calls["signature"].to_numpy()[owner])].work if owner != NONE else None
+    )
     if operation is None or operation.product is None or tile is None:
         return []
     batch, m, n, _ = operation.product
