@@ -174,8 +174,7 @@ class OccupancyLimitEvidence(Evidence):
     warps: int
     warp_share: float  # Of the warps that a processor holds.
     limiter: str
-    registers: int  # Per thread.
-    shared_memory_bytes: int  # Per block.
+    usage: str  # What the kernel takes of that, as words.
     compute_share: float  # Of all such kernels.
 
 
@@ -228,14 +227,14 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
         config, resident = configs[worst], configs[worst].resident
         if resident is None:  # It would not be limited.
             return None
+        is_registers = resident.limiter is Limiter.REGISTERS
         return OccupancyLimitEvidence(
             kernel=short(rank.loaded.strings[events.codes[rows[(number == worst).argmax()]]]),
             blocks=resident.blocks,
             warps=resident.warps,
             warp_share=_fitting_share(config),
             limiter=str(resident.limiter),
-            registers=config.registers,
-            shared_memory_bytes=config.shared_memory,
+            usage=f"{config.registers} per thread" if is_registers else f"{config.shared_memory:,} bytes per block",
             compute_share=time / compute_time(rank),
         )
 
@@ -248,19 +247,14 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
 
     def tell(self, job: JobEvidence[OccupancyLimitEvidence]) -> Finding | None:
         rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].compute_share, -item[0]))
-        size = (
-            f"{worst.registers} per thread"
-            if worst.limiter == Limiter.REGISTERS
-            else f"{worst.shared_memory_bytes:,} bytes per block"
-        )
         return self.finding(
             job,
             f"Of `{worst.kernel}` only {worst.blocks} block{'s' * (worst.blocks > 1)} fit{'s' * (worst.blocks == 1)} "
             f"on a processor, because of {worst.limiter}",
             severity=Severity.LOW,
             evidence=f"On rank {rank}, {job.percent(worst.compute_share)} of compute is such kernels. The limit is "
-            f"{worst.limiter}: {size}; {worst.warps} warps are {job.percent(worst.warp_share)} of what a processor "
-            "holds.",
+            f"{worst.limiter}: {worst.usage}; {worst.warps} warps are {job.percent(worst.warp_share)} of what a "
+            "processor holds.",
             cases=(worst.limiter,),
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',
         )

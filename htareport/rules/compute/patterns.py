@@ -96,12 +96,8 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
     In *Kernels by operator* one kernel replaces several, and takes less time.
     """
 
-    code, title, family, section = (
-        "C8",
-        "Norms and activations operator by operator",
-        Family.COMPUTE,
-        "operator_kernels",
-    )
+    code, title = "C8", "Norms and activations operator by operator"
+    family, section = Family.COMPUTE, "operator_kernels"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
 
     least: float = 0.01

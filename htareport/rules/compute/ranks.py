@@ -96,7 +96,7 @@ class SlowRank(Rule[KernelTimesEvidence]):
         for times in times_by_kernel.values():
             times.sort()
         compared = (self._compared(rank, evidence, times_by_kernel) for rank, evidence in job.by_rank.items())
-        slow_ranks = [slow_rank for slow_rank in compared if slow_rank]
+        slow_ranks = list(filter(None, compared))
         if not slow_ranks:
             return None
         slowest = max(slow_ranks, key=lambda slow_rank: (slow_rank.ratio, -slow_rank.rank))
@@ -119,12 +119,10 @@ class SlowRank(Rule[KernelTimesEvidence]):
         self, rank: int, evidence: KernelTimesEvidence, times_by_kernel: Mapping[str, Sequence[float]]
     ) -> _SlowRank | None:
         """Compare a rank to the median of the others, whose times are sorted; None where it is not slower."""
-        shared = [
-            (time, times_by_kernel[key]) for key, time in evidence.median_ns.items() if len(times_by_kernel[key]) > 1
-        ]
-        if len(shared) < self.kernels:
+        shared = [(time, times_by_kernel[kernel]) for kernel, time in evidence.median_ns.items()]
+        ratios = [time / _median_without(times, time) for time, times in shared if len(times) > 1]
+        if len(ratios) < self.kernels:
             return None
-        ratios = [time / _median_without(times, time) for time, times in shared]
         low, middle, high = np.percentile(ratios, [25, 50, 75]).tolist()
         is_slow = middle >= self.ratio and high - low <= self.spread
         return _SlowRank(rank, middle, high - low, len(ratios)) if is_slow else None

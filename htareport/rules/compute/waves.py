@@ -126,7 +126,7 @@ class WaveTail(Rule[WaveTailEvidence]):
         example = f", for example with {sizes}" if sizes else ""
         return self.finding(
             job,
-            f"The last blocks of kernels run nearly alone, for up to {job.max_saving} {job.per_step}",
+            f"The last blocks of kernels run nearly alone, which costs up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is such kernels: {listed(job)} {job.per_step}. "
             f"`{worst.kernel}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors "
             f"hold with {worst.blocks_per_processor} each: {worst.max_blocks:,} would be a wave less.",
@@ -142,7 +142,6 @@ class WaveTail(Rule[WaveTailEvidence]):
 def _tails(rank: Rank, rule: WaveTail) -> _Tails | None:
     """The kernels that the rule is about; None where they lose too little."""
     # Waves are blocks by those that fit at once; of the kernel's time the empty share of the last wave is lost.
-    # Steps that take long come only after what is lost is known to be enough.
     events = events_of(rank)
     rows = np.flatnonzero(events.wanted & (events.durations >= 1000 * rule.shortest))
     if not len(rows):
