@@ -1,11 +1,11 @@
-"""Gaps of the devices behind calls that waited until they were empty, by what the calls were made for."""
+"""GPU idle gaps after calls that wait for the device (synchronisation, blocking copies), by what the calls are for."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import IntEnum, auto
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from htareport.algorithms import intervals
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank.cached import cached_until_release
-from htareport.rank.host_rows import coded, late, operators_around, rows_named
-from htareport.rank.interval_sets import Lane, Sets, common
+from htareport.rank.host_rows import coded, late, operators_around, rows_named, threads_after_gaps
+from htareport.rank.interval_sets import Sets, common
 from htareport.rank.rank import Rank
-from htareport.rank.sampled import behind_sampling
+from htareport.rank.sampled import reads_sampled_token
 from htareport.rows import classify
 
 _WAITS = re.compile(r"^(?:cuda|hip|cu)\w*Synchronize")
@@ -30,118 +30,102 @@ _SHAPE = re.compile(
     r"^aten::(?:nonzero\w*|masked_select|index|index_put_?|_index_put_impl_|_?unique\w*|repeat_interleave|argwhere|"
     r"bincount|tensor_split|_ctc_loss)$"
 )
-_LONG_NS = 20_000  # Of a kernel whose launch tells whether launches wait.
-_FEWEST, _NEARLY_ALL = 10, 0.8
+_LONG_NS = 20_000  # A kernel as long as that shows whether its launch waits for it.
+_MIN_LONG_KERNELS, _MIN_BLOCKING_SHARE = 10, 0.8
 
 
-class Drain(Enum):
-    """What a waiting call was made for."""
+class Drain(IntEnum):
+    """What a waiting call is made for."""
 
-    SCALAR = "a number is read"
-    SHAPE = "a size is read"
-    COPY_BACK = "values are copied to the host"
-    DEVICE = "the whole device is waited for"
-    OTHER = "anything else"
-    SAMPLED = "a token that was sampled is read"
-
-
-_KINDS = tuple(Drain)
+    SCALAR = auto()  # To read a number.
+    SHAPE = auto()  # To learn the size of a result.
+    COPY_BACK = auto()  # To copy values to the host.
+    DEVICE = auto()  # To wait for the whole device.
+    OTHER = auto()
+    SAMPLED = auto()  # To read a token that was sampled.
 
 
 @dataclass(frozen=True)
 class Drains:
-    """Gaps (ns): place of the lane, begin and end, row of the host table of the call before, and its kind's place."""
+    """Gaps in ns, of each its lane (index into `Rank.lanes`), the waiting call before it (host row) and its Drain."""
 
     lane: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     row: NDArray[np.int64]
     kind: NDArray[np.int64]
-    blocking: bool  # Whether launches wait for their kernels.
+    is_blocking: bool  # Whether launches wait for their kernels.
 
     def sets(self, rank: Rank, *kinds: Drain) -> Sets:
-        """The gaps of some kinds in which the host is late, within the windows."""
-        sets, chosen = Sets(), self._of(kinds)
-        for place, lane in enumerate(rank.lanes):
-            mine = chosen & (self.lane == place)
-            sets[lane] = intervals.union(self.start[mine], self.end[mine])
+        """What of the gaps of some kinds the host is late, within the windows."""
+        sets, is_kind = Sets(), np.isin(self.kind, kinds)
+        for index, lane in enumerate(rank.lanes):
+            mask = is_kind & (self.lane == index)
+            sets[lane] = intervals.union(self.start[mask], self.end[mask])
         return common(rank.clipped(sets), late(rank))
 
-    def calls(self, rank: Rank, *kinds: Drain, most: int = 3) -> list[tuple[str, int]]:
-        """What waited, most often first, with how often: by the operator that made the call, else by the call."""
-        rows = self.row[self._of(kinds)]
-        around = operators_around(rank)[rows]
-        codes = rank.host["name"][np.where(around >= 0, around, rows)]
+    def calls(self, rank: Rank, *kinds: Drain) -> list[tuple[str, int]]:
+        """The three names that wait most often, with how often: of the operators that make the calls, else of these."""
+        rows = self.row[np.isin(self.kind, kinds)]
+        operators = operators_around(rank)[rows]
+        codes = rank.host["name"][np.where(operators >= 0, operators, rows)]
         names = Counter(rank.loaded.strings[code] for code in codes.tolist())
-        return sorted(names.items(), key=lambda item: (-item[1], item[0]))[:most]
+        return sorted(names.items(), key=lambda item: (-item[1], item[0]))[:3]
 
-    def worst(self, *kinds: Drain) -> int:
-        """Row of the call behind which the longest gap is, -1 without any."""
-        lengths = np.where(self._of(kinds), self.end - self.start, 0)
-        return int(self.row[lengths.argmax()]) if lengths.any() else -1
-
-    def _of(self, kinds: tuple[Drain, ...]) -> NDArray[np.bool_]:
-        return np.isin(self.kind, [_KINDS.index(kind) for kind in kinds])
+    def longest_row(self, *kinds: Drain) -> int:
+        """Host row of the call before the longest gap of some kinds, of which there is one."""
+        return int(self.row[np.where(np.isin(self.kind, kinds), self.end - self.start, 0).argmax()])
 
 
 @cached_until_release
-def drains_of(rank: Rank, least_sampled: float | None = None) -> Drains:
-    """The gaps of a rank's devices behind calls that waited, worked out once.
+def drains_of(rank: Rank, min_sampled_share: float | None = None) -> Drains:
+    """The gaps of a rank's devices after calls that wait for them.
 
     Of such a gap no more could be saved than what the host has spent in waiting calls since the last one: the time by
-    which it would be ahead without them. Calls right behind the sampling of tokens are a kind of their own where their
-    gaps take at least `least_sampled` of the windows.
+    which it would be ahead without them. Calls right after the sampling of tokens are a kind of their own where their
+    gaps take at least `min_sampled_share` of the windows.
     """
-    every = _drains(rank)
-    if least_sampled is None or not len(every.row):
-        return every
-    sampled = behind_sampling(rank, every.row)
-    tokens = replace(every, kind=np.where(sampled, _KINDS.index(Drain.SAMPLED), every.kind))
-    return tokens if rank.share(tokens.sets(rank, Drain.SAMPLED)) >= least_sampled else every
+    drains = _drains(rank)
+    if min_sampled_share is None or not len(drains.row):
+        return drains
+    is_sampled = reads_sampled_token(rank, drains.row)
+    with_sampled = replace(drains, kind=np.where(is_sampled, Drain.SAMPLED, drains.kind))
+    return with_sampled if rank.share(with_sampled.sets(rank, Drain.SAMPLED)) >= min_sampled_share else drains
 
 
 def _drains(rank: Rank) -> Drains:
+    # For each lane and each thread that launches on it: the thread's waiting calls in order of their ends, and the
+    # gaps that end with a launch of this thread.
     host = rank.host
-    blocking = _launches_wait(rank)
-    rows, directions = _waiting_rows(rank, blocking=blocking)
+    is_blocking = _is_blocking(rank)
+    rows, directions = _waiting_rows(rank, blocking=is_blocking)
     start, end, thread, capture = (host.at(name, rows) for name in ("ts", "end", "thread", "capture"))
-    taken = list[tuple[int, int, int, int]]()
-    for place, lane in enumerate(rank.lanes):
-        gaps = rank.gaps[lane]
-        threads = _threads_behind(rank, lane, gaps)
+    drains = list[tuple[int, int, int, int]]()
+    for index, lane in enumerate(rank.lanes):
+        gaps, threads = rank.gaps[lane], threads_after_gaps(rank, lane)
         for number in unique_sorted(threads[threads >= 0]).tolist():
-            mine = np.flatnonzero((capture == lane[1]) & (thread == number))
-            mine = mine[np.argsort(end[mine], kind="stable")]
-            if len(mine):
-                found = _of_thread(gaps[threads == number], start[mine], end[mine])
-                taken.extend((place, begin, stop, int(rows[mine[at]])) for begin, stop, at in found)
-    places, starts, ends, calls = np.array(taken, np.int64).reshape(-1, 4).T
-    return Drains(places, starts, ends, calls, _kinds(rank, calls, directions), blocking)
+            calls = np.flatnonzero((capture == lane[1]) & (thread == number))
+            calls = calls[np.argsort(end[calls], kind="stable")]
+            if len(calls):
+                savable = _savable(gaps[threads == number], start[calls], end[calls])
+                drains.extend((index, begin, stop, int(rows[calls[call]])) for begin, stop, call in savable)
+    lanes, starts, ends, call_rows = np.array(drains, np.int64).reshape(-1, 4).T
+    return Drains(lanes, starts, ends, call_rows, _kinds(rank, call_rows, directions), is_blocking)
 
 
-def _of_thread(
-    gaps: intervals.Intervals, start: NDArray[np.int64], end: NDArray[np.int64]
-) -> list[tuple[int, int, int]]:
-    """Begin and end of what of each gap is behind a waiting call, and which: these calls are in order of their ends."""
-    blocked = np.cumsum(end - start)
-    place = np.searchsorted(end, gaps[:, 0])  # The first call that returns behind the gap's begin.
-    call = np.minimum(place, len(end) - 1)
-    drained = np.flatnonzero((place < len(end)) & (end[call] < gaps[:, 1]))
-    of_thread, used = list[tuple[int, int, int]](), 0
-    for (begin, stop), at in zip(gaps[drained].tolist(), call[drained].tolist(), strict=True):
-        room = min(stop - begin, int(blocked[at]) - used)
-        if room > 0:
-            used += room
-            of_thread.append((begin, begin + room, at))
-    return of_thread
-
-
-def _threads_behind(rank: Rank, lane: Lane, gaps: intervals.Intervals) -> NDArray[np.int64]:
-    """The thread that launched what ends each gap, -1 where that is unknown."""
-    events = rank.events_by_lane[lane]
-    launch = events["launch"].to_numpy()[np.searchsorted(events["ts"].to_numpy(), gaps[:, 1])]
-    thread = rank.launches["thread"].to_numpy()
-    return np.where(launch >= 0, thread[launch] if len(thread) else -1, -1).astype(np.int64)
+def _savable(gaps: intervals.Intervals, start: NDArray[np.int64], end: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Begin and end of what could be saved of gaps in which a call returns, and which: calls in order of their ends."""
+    waited = np.cumsum(end - start)
+    first_after = np.searchsorted(end, gaps[:, 0])  # The first call that returns after the gap's begin.
+    call = np.minimum(first_after, len(end) - 1)
+    has_call = np.flatnonzero((first_after < len(end)) & (end[call] < gaps[:, 1]))
+    savable, used = list[tuple[int, int, int]](), 0
+    for (begin, stop), row in zip(gaps[has_call].tolist(), call[has_call].tolist(), strict=True):
+        length = min(stop - begin, int(waited[row]) - used)
+        if length > 0:
+            used += length
+            savable.append((begin, begin + length, row))
+    return savable
 
 
 def _waiting_rows(rank: Rank, *, blocking: bool) -> tuple[NDArray[np.int64], pd.Series[Any]]:
@@ -150,52 +134,47 @@ def _waiting_rows(rank: Rank, *, blocking: bool) -> tuple[NDArray[np.int64], pd.
     A copy waits if it has ended when its call returns; where launches wait for their kernels, they are waiting calls.
     """
     host, events = rank.host, rank.device_events
-    launch, ends = events["launch"].to_numpy(), events["end"].to_numpy()
-    last = np.full(len(rank.launches) + 1, -1, np.int64)  # One more, for those without a launch.
-    np.maximum.at(last, launch, ends)
+    last_end = np.full(len(rank.launches) + 1, -1, np.int64)  # One more, for events without a launch.
+    np.maximum.at(last_end, events["launch"].to_numpy(), events["end"].to_numpy())
     copies = rows_named(rank, _COPIES, "call")
-    mine = host.at("launch", copies)
-    waits = (last[mine] >= 0) & (last[mine] <= host.at("end", copies))
+    launch = host.at("launch", copies)
+    waits = (last_end[launch] >= 0) & (last_end[launch] <= host.at("end", copies))
     kinds = rank.copies.drop_duplicates("launch").set_index("launch")["copy_kind"]
-    directions = pd.Series(kinds.reindex(mine).to_numpy(), copies).dropna()
-    parts = [rows_named(rank, _WAITS, "call"), copies[waits], *([rows_named(rank, _LAUNCHES, "call")] * blocking)]
-    return np.sort(np.concatenate(parts)), directions
+    directions = pd.Series(kinds.reindex(launch).to_numpy(), copies).dropna()
+    launches = [rows_named(rank, _LAUNCHES, "call")] if blocking else []
+    return np.sort(np.concatenate([rows_named(rank, _WAITS, "call"), copies[waits], *launches])), directions
 
 
-def _launches_wait(rank: Rank) -> bool:
-    """Whether nearly all launches of kernels that are not short return only behind the end of the kernel."""
+def _is_blocking(rank: Rank) -> bool:
+    """Whether nearly all launches of long kernels return only after the end of the kernel."""
     events, calls = rank.device_events, rank.launches
     long = events[(events["launch"] >= 0) & (events["dur"] >= _LONG_NS) & (events["kind"] == classify.Kind.COMPUTE)]
     launch = long["launch"].to_numpy()
-    single = ~calls["graph"].to_numpy()[launch]
-    waits = calls["end"].to_numpy()[launch][single] >= long["end"].to_numpy()[single]
-    return len(waits) >= _FEWEST and bool(waits.mean() >= _NEARLY_ALL)
+    is_single = ~calls["graph"].to_numpy()[launch]
+    waits = calls["end"].to_numpy()[launch][is_single] >= long["end"].to_numpy()[is_single]
+    return len(waits) >= _MIN_LONG_KERNELS and bool(waits.mean() >= _MIN_BLOCKING_SHARE)
 
 
 def _kinds(rank: Rank, rows: NDArray[np.int64], directions: pd.Series[Any]) -> NDArray[np.int64]:
-    """What calls were made for, by the operators around them and the copies before them: places of Drain."""
+    """What calls are made for, by all operators around them and the copies before them."""
     codes, around = rank.host["name"], operators_around(rank)
-    is_scalar, is_shape, is_device = (coded(rank, pattern) for pattern in (_SCALAR, _SHAPE, _DEVICE))
-    kinds = np.full(len(rows), _KINDS.index(Drain.OTHER))
-    kinds[_direction(rows, directions, around) == "Memcpy DtoH"] = _KINDS.index(Drain.COPY_BACK)
-    kinds[is_device[codes[rows]]] = _KINDS.index(Drain.DEVICE)
-    shape, scalar, operator = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_), around[rows]
-    while (operator >= 0).any():
-        inside = operator >= 0
-        shape |= inside & is_shape[codes[operator]]
-        scalar |= inside & is_scalar[codes[operator]]
-        operator = np.where(inside, around[operator], -1)
-    kinds[scalar] = _KINDS.index(Drain.SCALAR)
-    kinds[shape] = _KINDS.index(Drain.SHAPE)
+    kinds = np.full(len(rows), Drain.OTHER)
+    kinds[_direction(rows, directions, around) == "Memcpy DtoH"] = Drain.COPY_BACK
+    kinds[coded(rank, _DEVICE)[codes[rows]]] = Drain.DEVICE
+    for drain, pattern in ((Drain.SCALAR, _SCALAR), (Drain.SHAPE, _SHAPE)):
+        is_match, operator = coded(rank, pattern), around[rows]
+        while (operator >= 0).any():
+            kinds[(operator >= 0) & is_match[codes[operator]]] = drain
+            operator = np.where(operator >= 0, around[operator], -1)
     return kinds
 
 
 def _direction(rows: NDArray[np.int64], directions: pd.Series[Any], around: NDArray[np.int32]) -> NDArray[Any]:
     """Direction of the copy that a call is, or that was made before it in the same operator; else empty."""
     copies, kinds = directions.index.to_numpy(), directions.to_numpy()
-    place = np.searchsorted(copies, rows, side="right") - 1
     if not len(copies):
         return np.full(len(rows), "", object)
-    before = copies[np.maximum(place, 0)]
-    same = (place >= 0) & ((before == rows) | ((around[rows] >= 0) & (around[before] == around[rows])))
-    return np.where(same, kinds[np.maximum(place, 0)], "")
+    index = np.searchsorted(copies, rows, side="right") - 1
+    before = copies[np.maximum(index, 0)]
+    is_own = (index >= 0) & ((before == rows) | ((around[rows] >= 0) & (around[before] == around[rows])))
+    return np.where(is_own, kinds[np.maximum(index, 0)], "")

@@ -1,4 +1,4 @@
-"""Rows of the host by their names, and the idle time while they run: shared by the rules about the host."""
+"""Rows of the CPU (operators, runtime calls, annotations) by name, and the GPU's idle time while they run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from htareport.algorithms.intervals import EMPTY
 from htareport.rank.cached import cached_until_release
 from htareport.rank.host_calls import nearest
 from htareport.rank.idle import Cause
-from htareport.rank.interval_sets import Sets, common
+from htareport.rank.interval_sets import Lane, Sets, common
 from htareport.rank.rank import Rank
 from htareport.report.findings import Span
+from htareport.rows import classify
 
 IDLE = "idle_causes"  # The section with the numbers of most of these rules.
 ON_HOST = (
@@ -25,8 +26,8 @@ ON_HOST = (
     Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING,
 )  # fmt: skip
 DISPATCH = (Cause.LAUNCHING, Cause.CALLING, Cause.OPERATING, Cause.ANNOTATED, Cause.NOTHING, Cause.COPYING)
-_MOST_SEARCHED = 512  # Characters of a name.
-_MOST_SHOWN = 80
+_MAX_SEARCHED = 512  # Characters of a name.
+_MAX_SHOWN = 80  # Characters of a name in a sentence.
 _TEMPLATE = re.compile(r"<.*>?")
 _LIBRARY = re.compile(r"^<|^nn\.Module|(?:^|/)torch/|(?:^|/)(?:contextlib|functools|threading)\.py")
 
@@ -37,29 +38,28 @@ def late(rank: Rank) -> Sets:
 
 
 def coded(rank: Rank, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """Which name codes are those of host rows whose names match."""
+    """Which name codes are names of host rows that match."""
     strings = rank.loaded.strings
-    coded = np.zeros(len(strings), np.bool_)
-    coded[[code for code in _names(rank) if pattern.search(strings[code][:_MOST_SEARCHED])]] = True
-    return coded
+    is_match = np.zeros(len(strings), np.bool_)
+    is_match[[code for code in _name_codes(rank) if pattern.search(strings[code][:_MAX_SEARCHED])]] = True
+    return is_match
 
 
 @cached_until_release
-def _names(rank: Rank) -> list[int]:
+def _name_codes(rank: Rank) -> list[int]:
     """Codes of the names of host rows."""
-    used: list[int] = unique_sorted(rank.host["name"]).tolist()
-    return used
+    codes: list[int] = unique_sorted(rank.host["name"]).tolist()
+    return codes
 
 
 def rows_named(rank: Rank, pattern: re.Pattern[str], level: str = "") -> NDArray[np.int64]:
-    """Rows of the host table whose names match, of one level or of any, in order of the table."""
-    host = rank.host
-    rows_named = coded(rank, pattern)[host["name"]]
-    return np.flatnonzero(rows_named & _of_level(rank, level) if level else rows_named)
+    """Rows of the host table whose names match, of one level (`call`, `operator`, `annotation`) or of any."""
+    is_match = coded(rank, pattern)[rank.host["name"]]
+    return np.flatnonzero(is_match & _has_level(rank, level) if level else is_match)
 
 
 @cached_until_release
-def _of_level(rank: Rank, level: str) -> NDArray[np.bool_]:
+def _has_level(rank: Rank, level: str) -> NDArray[np.bool_]:
     """Which rows of the host table are of a level."""
     return rank.host.of_level(level)
 
@@ -87,10 +87,12 @@ def during(rank: Rank, rows: NDArray[np.int64]) -> Sets:
     return common(late(rank), by_lane(rank, *(host.at(name, rows) for name in ("ts", "end", "capture"))))
 
 
-def by_lane(rank: Rank, start: NDArray[np.int64], end: NDArray[np.int64], capture: NDArray[Any]) -> Sets:
+def by_lane(rank: Rank, start: NDArray[np.int64], end: NDArray[np.int64], captures: NDArray[Any]) -> Sets:
     """When rows run, for each device: those of its capture."""
-    captures = unique_sorted(capture).tolist()
-    runs = {each: intervals.union(start[capture == each], end[capture == each]) for each in captures}
+    runs = {
+        capture: intervals.union(start[captures == capture], end[captures == capture])
+        for capture in unique_sorted(captures).tolist()
+    }
     return {lane: runs.get(lane[1], EMPTY) for lane in rank.lanes}
 
 
@@ -100,49 +102,65 @@ def rows_in(rank: Rank, category: str, pattern: re.Pattern[str]) -> tuple[NDArra
     if not table:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int16)
     codes = [code for code in unique_sorted(table["name"]).tolist() if pattern.search(strings[code])]
-    mine = np.flatnonzero(np.isin(table["name"], codes))
-    start = table["ts"][mine]
-    return start, start + table["dur"][mine], table["capture"][mine]
+    rows = np.flatnonzero(np.isin(table["name"], codes))
+    start = table["ts"][rows]
+    return start, start + table["dur"][rows], table["capture"][rows]
 
 
-def in_front(rank: Rank, chosen: NDArray[np.bool_]) -> Sets:
-    """Idle time right before device events that some launches started, chosen by their rows; not clipped to windows."""
-    in_front = Sets()
-    for lane, gaps in rank.gaps.items():
-        events = rank.events_by_lane[lane]
-        launch = events["launch"].to_numpy()[np.searchsorted(events["ts"].to_numpy(), gaps[:, 1])]
-        in_front[lane] = gaps[(launch >= 0) & chosen[launch]] if len(chosen) else EMPTY
-    return in_front
+def launches_after_gaps(rank: Rank, lane: Lane) -> NDArray[np.int64]:
+    """Row of the launch of the device event that ends each gap of a lane, -1 where the trace has none."""
+    events = rank.events_by_lane[lane]
+    launches: NDArray[np.int64] = events["launch"].to_numpy()
+    return launches[np.searchsorted(events["ts"].to_numpy(), rank.gaps[lane][:, 1])]
 
 
-def graphed(rank: Rank, launch: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of these rows of launches, of which -1 is none, replay a graph."""
-    graphed: NDArray[np.bool_] = np.append(rank.launches["graph"].to_numpy(), False)[launch]
-    return graphed
+def threads_after_gaps(rank: Rank, lane: Lane) -> NDArray[np.int64]:
+    """The thread that launched the device event that ends each gap of a lane, -1 where the trace does not say."""
+    threads = np.append(rank.launches["thread"].to_numpy(), np.int64(-1))  # Row -1 is none.
+    return threads[launches_after_gaps(rank, lane)]
 
 
-def times(names: Iterable[tuple[str, float]], per: float) -> str:
+def in_front(rank: Rank, launch_mask: NDArray[np.bool_]) -> Sets:
+    """Gaps right before device events of some launches, not clipped to the windows."""
+    mask = np.append(launch_mask, False)  # Row -1 is none.
+    return {lane: gaps[mask[launches_after_gaps(rank, lane)]] for lane, gaps in rank.gaps.items()}
+
+
+def graphed(rank: Rank, launch_rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these rows of launches, of which -1 is none, replay a CUDA graph."""
+    is_graph: NDArray[np.bool_] = np.append(rank.launches["graph"].to_numpy(), False)[launch_rows]
+    return is_graph
+
+
+def kernel_launch_mask(rank: Rank) -> NDArray[np.bool_]:
+    """Which launches start a single kernel: no copy, no CUDA graph."""
+    names = rank.launches["name"].cat
+    is_kernel = np.array([classify.is_kernel_launch(str(name)) for name in names.categories], np.bool_)
+    return is_kernel[names.codes.to_numpy()]
+
+
+def times(names: Iterable[tuple[str, float]], num_windows: float) -> str:
     """Names with how often they occur, per step."""
-    return ", ".join(f"`{short(name)}` {_number(count / per)}×" for name, count in names)
+    return ", ".join(f"`{short(name)}` {_count_text(count / num_windows)}×" for name, count in names)
 
 
-def _number(count: float) -> str:
-    """How often, in few digits: what does not occur in each step is no matter of thousandths."""
+def _count_text(count: float) -> str:
+    """How often, with one digit below one: five times in six steps are 0.8 per step."""
     return f"{count:.3g}" if count >= 1 else f"{count:.1g}"
 
 
 def short(name: str) -> str:
-    """A name that fits into a sentence: of a long one without parameters and what stands in angle brackets."""
-    if len(name) > _MOST_SHOWN and ".py(" not in name:
+    """A name that fits into a sentence: a long one is without parameters and template arguments."""
+    if len(name) > _MAX_SHOWN and ".py(" not in name:
         name = name.removeprefix("void ").replace("(anonymous namespace)::", "").partition("(")[0]
         name = _TEMPLATE.sub("<…>", name)
-    return name if len(name) <= _MOST_SHOWN else f"{name[: _MOST_SHOWN - 1]}…"
+    return name if len(name) <= _MAX_SHOWN else f"{name[: _MAX_SHOWN - 1]}…"
 
 
 def frame_at(rank: Rank, thread: int, stamp: int) -> str:
     """The innermost function of the user's Python code that runs on a thread at a time, empty if not recorded.
 
-    A function is one of the user's if it belongs to no part of PyTorch and is written in Python.
+    A function is the user's if it is written in Python and is no part of PyTorch.
     """
     table, strings = rank.loaded.tables.get("python_function", {}), rank.loaded.strings
     if not table:
@@ -151,7 +169,12 @@ def frame_at(rank: Rank, thread: int, stamp: int) -> str:
     rows = np.flatnonzero((table["thread"] == thread) & (ts <= stamp) & (ts + table["dur"] > stamp))
     rows = rows[np.argsort(ts[rows], kind="stable")[::-1]]
     names = (strings[code] for code in table["name"][rows].tolist())
-    return next((name for name in names if not _LIBRARY.search(name)), "")
+    return next((name for name in names if not is_library(name)), "")
+
+
+def is_library(name: str) -> bool:
+    """Whether a Python function is built in, or belongs to PyTorch or to helpers of the standard library."""
+    return _LIBRARY.search(name) is not None
 
 
 def frame_in(rank: Rank, spans: Sequence[Span]) -> str:
@@ -163,5 +186,5 @@ def frame_in(rank: Rank, spans: Sequence[Span]) -> str:
 
 
 def per(rank: Rank) -> int:
-    """By what times of all steps and devices are divided to be those per step and device."""
+    """The number of steps times devices, by which sums are divided to be per step and device."""
     return rank.num_steps * max(len({device for device, _ in rank.lanes}), 1)

@@ -1,4 +1,4 @@
-"""Rules about the optimizer: one kernel per parameter, gradients filled with zeros."""
+"""Rules about the optimizer: kernels for each parameter, gradients filled with zeros."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
+from htareport.rank.communication import sets_of
 from htareport.rank.host_rows import IDLE, during, name_of, per, rows_named
-from htareport.rank.interval_sets import Sets, joined
+from htareport.rank.interval_sets import joined
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
@@ -26,23 +27,20 @@ _FILL = re.compile(r"[Ff]ill|Memset|zero")
 
 
 def _launched_in(rank: Rank, rows: NDArray[np.int64]) -> pd.DataFrame:
-    """Device events that are launched while rows of the host table run, on whatever thread."""
+    """Device events that are launched while rows of the host table run, on any thread."""
     host, events = rank.host, rank.device_events
     runs = intervals.union(host.at("ts", rows), host.at("end", rows))
-    launch = events["launch"].to_numpy()
-    launched = np.where(launch >= 0, rank.launches["ts"].to_numpy()[launch], -1)
-    place = np.searchsorted(runs[:, 0], launched, side="right") - 1
-    inside = (place >= 0) & (launched < runs[np.maximum(place, 0), 1]) if len(runs) else np.zeros(len(events), bool)
-    return events[inside]
+    launched = np.append(rank.launches["ts"].to_numpy(), -1)[events["launch"].to_numpy()]
+    return events[intervals.touching(runs, launched, launched + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnfusedOptimizerEvidence(Evidence):
-    """What was seen on one rank: the optimizer works parameter by parameter."""
+    """Kernels that the optimizer launches, in all steps."""
 
-    kernels: int
-    fused: int
-    name: str
+    num_kernels: int
+    num_fused: int  # Of these, that work on many tensors.
+    name: str  # The annotation of its step.
     windows: int
 
 
@@ -58,11 +56,11 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
     The idle time while `Optimizer.step` runs.
 
     ## What to do
-    Update all parameters with a few kernels: `fused=True`, or `foreach=True` where there is no fused one. It is
-    `foreach` by default since PyTorch 2.0.
+    Pass `fused=True` to the optimizer, or `foreach=True` where it has no fused implementation, so that a few kernels
+    update all parameters. `foreach` is the default since PyTorch 2.0.
 
     ## How to verify
-    A few kernels per optimizer step.
+    An optimizer step has a few kernels.
     """
 
     code, title, family, section = "H19", "The optimizer works parameter by parameter", Family.HOST, IDLE
@@ -79,15 +77,15 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
         if rank.share(claim) < self.least:
             return None
         names = _launched_in(rank, rows)["name"].astype(str)
-        fused = int(names.str.contains(_FUSED).sum())
-        if len(names) < self.kernels * per(rank) or len(names) < self.ratio * fused:
+        num_fused = int(names.str.contains(_FUSED).sum())
+        if len(names) < self.kernels * per(rank) or len(names) < self.ratio * num_fused:
             return None
         name = name_of(rank, int(rows[0]))
         return UnfusedOptimizerEvidence(
             claim=claim,
             spans=rank.spans(claim, name=name),
-            kernels=len(names),
-            fused=fused,
+            num_kernels=len(names),
+            num_fused=num_fused,
             name=name,
             windows=per(rank),
         )
@@ -95,15 +93,12 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
     def tell(self, job: JobEvidence[UnfusedOptimizerEvidence]) -> Finding:
         worst = job.worst
         optimizer = worst.name.partition("#")[2].partition(".")[0] or "the optimizer"
-        fused = (
-            f"of which {worst.fused / worst.windows:,.3g} work on many tensors"
-            if worst.fused
-            else "each for one tensor"
-        )
+        num_fused = worst.num_fused / worst.windows
+        fused = f"of which {num_fused:,.3g} work on many tensors" if num_fused else "each for one tensor"
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while {optimizer} updates parameter by parameter",
-            evidence=f"`{worst.name}` launches {counted(worst.kernels / worst.windows, 'kernel')} {job.per_step}, "
+            evidence=f"`{worst.name}` launches {counted(worst.num_kernels / worst.windows, 'kernel')} {job.per_step}, "
             f"{fused}.",
             assumption="A few kernels take the place of all.",
             snippet=f"optimizer = torch.optim.{optimizer if optimizer.isidentifier() else 'AdamW'}"
@@ -113,9 +108,9 @@ class UnfusedOptimizer(Rule[UnfusedOptimizerEvidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroedGradientsEvidence(Evidence):
-    """What was seen on one rank: gradients are filled with zeros."""
+    """Fills that zeroing the gradients launches."""
 
-    fills: int
+    num_fills: int  # In all steps.
     windows: int
 
 
@@ -124,14 +119,14 @@ class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
     """Gradients are filled with zeros, tensor by tensor.
 
     ## When it speaks
-    `Optimizer.zero_grad` launches more than `fills` fills per step, and these and the idle time while it runs take at
-    least `least` of the step.
+    `Optimizer.zero_grad` launches more than `fills` fills per step. They and the idle time while it runs take at least
+    `least` of the step.
 
     ## What it could save
     That time.
 
     ## What to do
-    Drop gradients instead of filling them: `set_to_none=True`, the default since PyTorch 2.0.
+    Drop gradients instead of filling them: call `zero_grad(set_to_none=True)`, the default since PyTorch 2.0.
 
     ## How to verify
     `Optimizer.zero_grad` launches nothing.
@@ -150,11 +145,11 @@ class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
             return None
         events = _launched_in(rank, rows)
         fills = events[events["name"].astype(str).str.contains(_FILL)]
-        claim = joined(during(rank, rows), rank.clipped(_runs(rank, fills)))
+        claim = joined(during(rank, rows), sets_of(rank, fills))
         if len(fills) < self.fills * per(rank) or rank.share(claim) < self.least:
             return None
         return ZeroedGradientsEvidence(
-            claim=claim, spans=rank.spans(claim, name="zero_grad"), fills=len(fills), windows=per(rank)
+            claim=claim, spans=rank.spans(claim, name="zero_grad"), num_fills=len(fills), windows=per(rank)
         )
 
     def tell(self, job: JobEvidence[ZeroedGradientsEvidence]) -> Finding:
@@ -162,16 +157,7 @@ class ZeroedGradients(Rule[ZeroedGradientsEvidence]):
         return self.finding(
             job,
             f"Filling gradients with zeros takes {job.max_saving} {job.per_step}",
-            evidence=f"`Optimizer.zero_grad` launches {worst.fills / worst.windows:,.0f} fills {job.per_step}.",
+            evidence=f"`Optimizer.zero_grad` launches {worst.num_fills / worst.windows:,.0f} fills {job.per_step}.",
             assumption="The first backward pass writes gradients instead of adding to zeros.",
             snippet="optimizer.zero_grad(set_to_none=True)",
         )
-
-
-def _runs(rank: Rank, events: pd.DataFrame) -> Sets:
-    """When these device events run, by lane."""
-    runs = Sets()
-    for device, capture in rank.lanes:
-        mine = events[(events["device"] == device) & (events["capture"] == capture)]
-        runs[device, capture] = intervals.union(mine["ts"].to_numpy(), mine["end"].to_numpy())
-    return runs

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.distinct import unique_sorted
 from htareport.rank.capability import Capability
-from htareport.rank.host_rows import by_lane, per, rows_in
+from htareport.rank.host_rows import by_lane, kernel_launch_mask, per, rows_in
 from htareport.rank.interval_sets import joined, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
-from htareport.rows import classify
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
@@ -84,8 +83,7 @@ class FullQueue(Rule[FullQueueEvidence]):
     def _waiting(self, rank: Rank) -> pd.DataFrame:
         """Launches of kernels that take long while the queue is full: ts, end, capture, and what is `queued`."""
         calls, events = rank.launches, rank.device_events
-        is_kernel = np.array([classify.is_kernel_launch(str(name)) for name in calls["name"].cat.categories], np.bool_)
-        single, dur = is_kernel[calls["name"].cat.codes.to_numpy()], calls["dur"].to_numpy()
+        single, dur = kernel_launch_mask(rank), calls["dur"].to_numpy()
         if dur[single & (dur >= _LONG_NS)].sum() < self.least * rank.whole / max(len(rank.lanes), 1):
             return calls.iloc[:0].assign(queued=0)
         launch = events["launch"].to_numpy()

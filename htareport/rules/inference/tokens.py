@@ -1,4 +1,4 @@
-"""Rules about generating tokens: launches that bound it, bandwidth that does, and prompts that come between."""
+"""Rules about generating tokens: bound by launches, by memory bandwidth, or delayed by prompts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from htareport.algorithms.work import Kind
 from htareport.rank.capability import Capability
-from htareport.rank.compute_time import calls_in_steps, compute_time, unknown_limits, work
+from htareport.rank.compute_time import compute_time, unknown_limits, work
 from htareport.rank.host_rows import DISPATCH
-from htareport.rank.inference_steps import annotated, by_engine, decoding, windows
+from htareport.rank.inference_steps import annotated_ranges, decode_ranges, is_vllm, range_sets
 from htareport.rank.interval_sets import common, total
 from htareport.rank.operator_groups import GroupSummary, groups, of_kind
 from htareport.rank.operator_work import limits_of
@@ -35,15 +35,15 @@ _FEWER_BITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchBoundDecodeEvidence(Evidence):
-    """What was seen on one rank: generating tokens is bound by launches."""
+    """Ranges that generate tokens, and how much of them the device waits for launches."""
 
-    ranges: int
-    length: float
-    launched: float
-    idle: float
-    of_step: float
-    requests: list[int]
-    engine: bool
+    num_ranges: int
+    median_ns: float
+    num_launched: float  # Kernels and copies in a range.
+    idle_share: float  # Of the ranges.
+    window_share: float  # That idle time, of the windows.
+    requests: list[int]  # Numbers of requests at once.
+    is_vllm: bool
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,21 @@ class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
     """Tokens are generated kernel by kernel, and the device waits for each launch.
 
     ## When it speaks
-    At least `repeated` ranges generate tokens: annotated so (vLLM's `execute_context_…_generation_…`, or *decode* in
-    the name), or profiler steps whose products have at most 16 rows and whose attention has one query. There is no
-    backward pass and no graph launch in them, H2 or H3 has found that launches hold up the device, and it is idle for
-    at least `idle` of them while the host dispatches.
+    At least `repeated` ranges generate tokens: their annotations say so (vLLM's `execute_context_…_generation_…`, or
+    *decode* in the name), or they are profiler steps whose products have at most 16 rows and whose attention has one
+    query. They have no backward pass and no graph launch, H2 or H3 says that the device waits for launches, and it is
+    idle for at least `idle` of them while the host dispatches.
 
     ## What it could save
-    What H2 or H3 says: the time is claimed there and only once.
+    What H2 or H3 says: the time is counted there, and only once.
 
     ## What to do
-    Let CUDA graphs replay the generation: no `--enforce-eager` in vLLM and capture sizes that hold the batch sizes that
-    occur, no `--disable-cuda-graph` in SGLang, `torch.compile(mode="reduce-overhead")` with a static key-value cache
-    elsewhere.
+    Let CUDA graphs replay the generation. In vLLM, remove `--enforce-eager`, and capture all batch sizes that occur. In
+    SGLang, remove `--disable-cuda-graph`. Elsewhere use `torch.compile(mode="reduce-overhead")` with a static key-value
+    cache.
 
     ## How to verify
-    One graph launch per token, and shorter steps.
+    Each token has one graph launch. Steps are shorter.
     """
 
     code, title, family, section = "I1", "Generating tokens is bound by launches", Family.INFERENCE, "launch_stats"
@@ -78,78 +78,77 @@ class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
     def look(self, rank: Rank) -> LaunchBoundDecodeEvidence | None:
         if context_of(rank).found.isdisjoint(("H2", "H3")):
             return None
-        ranges = decoding(rank)
+        ranges = decode_ranges(rank)
         if len(ranges.start) < self.repeated:
             return None
-        calls, events = rank.launches, rank.device_events
+        calls = rank.launches
         order = np.argsort(ranges.start, kind="stable")
-        place = np.searchsorted(ranges.start[order], calls["ts"].to_numpy(), side="right") - 1
-        inside = (place >= 0) & (calls["ts"].to_numpy() < ranges.end[order][np.maximum(place, 0)])
-        if (inside & calls["graph"].to_numpy()).any():
+        index = np.searchsorted(ranges.start[order], calls["ts"].to_numpy(), side="right") - 1
+        is_inside = (index >= 0) & (calls["ts"].to_numpy() < ranges.end[order][np.maximum(index, 0)])
+        if (is_inside & calls["graph"].to_numpy()).any():
             return None
-        launch = events["launch"].to_numpy()
-        launched = int(np.append(inside, False)[launch].sum())
-        whole, idle = windows(rank, ranges), common(rank.idle_by(*DISPATCH), windows(rank, ranges))
-        share = total(idle) / max(total(whole), 1)
-        if share < self.idle or not launched:
+        num_launched = int(np.append(is_inside, False)[rank.device_events["launch"].to_numpy()].sum())
+        times = range_sets(rank, ranges)
+        idle = common(rank.idle_by(*DISPATCH), times)
+        share = total(idle) / max(total(times), 1)
+        if share < self.idle or not num_launched:
             return None
         return LaunchBoundDecodeEvidence(
             spans=rank.spans(idle),
-            ranges=len(ranges.start),
-            length=float(np.median(ranges.end - ranges.start)),
-            launched=launched / len(ranges.start),
-            idle=share,
-            of_step=rank.share(idle),
+            num_ranges=len(ranges.start),
+            median_ns=float(np.median(ranges.end - ranges.start)),
+            num_launched=num_launched / len(ranges.start),
+            idle_share=share,
+            window_share=rank.share(idle),
             requests=sorted(set(ranges.decodes.tolist()))[:8],
-            engine=by_engine(rank),
+            is_vllm=is_vllm(rank),
         )
 
     def tell(self, job: JobEvidence[LaunchBoundDecodeEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].of_step, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].window_share, -item[0]))
         sizes = ", ".join(map(str, worst.requests))
         batch = f" Requests at once: {sizes}." if worst.requests != [1] else ""
         return self.finding(
             job,
-            f"Generating tokens, the GPU is idle for {job.percent(worst.idle)} of the time, waiting for launches",
-            severity=severity_of(worst.of_step),
-            evidence=f"On rank {rank}, {worst.ranges} ranges of {job.time(worst.length)} (median) that generate tokens "
-            f"launch {worst.launched:,.0f} kernels and copies each, none of them by a graph.{batch} The time itself is "
-            "claimed by the finding about launches.",
-            snippet=_GRAPHS.format(sizes=worst.requests) if worst.engine else _COMPILED,
+            f"Generating tokens, the GPU is idle for {job.percent(worst.idle_share)} of the time, waiting for launches",
+            severity=severity_of(worst.window_share),
+            evidence=f"On rank {rank}, {worst.num_ranges} ranges of {job.time(worst.median_ns)} (median) that generate "
+            f"tokens launch {worst.num_launched:,.0f} kernels and copies each, none of them by a graph.{batch} "
+            "The time itself is claimed by the finding about launches.",
+            snippet=_GRAPHS.format(sizes=worst.requests) if worst.is_vllm else _COMPILED,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrefillBetweenEvidence(Evidence):
-    """What was seen on one rank: prompts delay tokens."""
+    """Intervals from token to token, and those of them that are long because a prompt is read."""
 
-    intervals: int
-    median: float
-    high: float
-    slow: int
-    excess: float
-    longest: int
-    engine: bool
+    num_intervals: int
+    median_ns: float
+    p95_ns: float
+    num_slow: int
+    excess_share: float  # What these take beyond the median, of all intervals.
+    longest_ns: int
+    is_vllm: bool
 
 
 @dataclass(frozen=True)
 class PrefillBetween(Rule[PrefillBetweenEvidence]):
-    """Prompts are read between tokens, and those who wait for a token wait for that as well.
+    """Prompts are read between tokens, and delay the next token of all other requests.
 
     ## When it speaks
     Annotated ranges that generate tokens follow each other, at least `repeated` times, in intervals of which the 95th
-    percentile is at least `ratio` times the median; and at least `caused` of those that are that long hold the reading
-    of a prompt, in the same range (vLLM's `execute_context_…_generation_…`) or in one between (*prefill* in its name).
+    percentile is at least `ratio` times the median. In at least `caused` of the intervals that are that long a prompt
+    is read, in the same range (vLLM's `execute_context_…_generation_…`) or in one between (*prefill* in its name).
 
     ## What it could save
-    Nothing is claimed: prompts have to be read. It is the time between tokens that varies less.
+    Nothing is claimed: prompts have to be read. The time between tokens could vary less.
 
     ## What to do
-    Read prompts in smaller chunks, beside the tokens, or on other devices.
+    Read prompts in smaller chunks together with the tokens (chunked prefill), or on other devices.
 
     ## How to verify
-    The 95th percentile of the time between tokens comes nearer to the median.
+    The 95th percentile of the time between tokens is closer to the median.
     """
 
     code, title, family, section = "I2", "Prompts delay tokens", Family.INFERENCE, "annotations"
@@ -161,75 +160,74 @@ class PrefillBetween(Rule[PrefillBetweenEvidence]):
     caused: float = 0.8
 
     def look(self, rank: Rank) -> PrefillBetweenEvidence | None:
-        ranges = annotated(rank)
-        mine = np.flatnonzero(ranges.decodes > 0)
-        same = (np.diff(ranges.thread[mine]) == 0) & (np.diff(ranges.capture[mine]) == 0)
-        first, after = mine[:-1][same], mine[1:][same]
+        ranges = annotated_ranges(rank)
+        rows = np.flatnonzero(ranges.decodes > 0)
+        is_same_thread = (np.diff(ranges.thread[rows]) == 0) & (np.diff(ranges.capture[rows]) == 0)
+        first, following = rows[:-1][is_same_thread], rows[1:][is_same_thread]
         if len(first) < self.repeated:
             return None
-        between = ranges.start[after] - ranges.start[first]
-        prompts = np.append(0, np.cumsum(ranges.prefills))
-        read = prompts[after] - prompts[first]  # By the range itself, and by those up to the next token.
-        middle, high = np.percentile(between, [50, 95]).tolist()
-        slow = between >= self.ratio * middle
-        if high < self.ratio * middle or (read[slow] > 0).mean() < self.caused:
+        intervals = ranges.start[following] - ranges.start[first]
+        num_before = np.append(0, np.cumsum(ranges.prefills))
+        has_prompt = num_before[following] > num_before[first]  # In the range itself, or up to the next token.
+        median, p95 = np.percentile(intervals, [50, 95]).tolist()
+        is_slow = intervals >= self.ratio * median
+        if p95 < self.ratio * median or has_prompt[is_slow].mean() < self.caused:
             return None
-        lasting = between[slow & (read > 0)]
-        longest = first[np.argsort(-between, kind="stable")[:5]]
+        slow = intervals[is_slow & has_prompt]
+        longest = first[np.argsort(-intervals, kind="stable")[:5]]
         sets = {lane: np.column_stack((ranges.start[longest], ranges.end[longest])) for lane in rank.lanes[:1]}
         return PrefillBetweenEvidence(
             spans=rank.spans(sets),
-            intervals=len(between),
-            median=middle,
-            high=high,
-            slow=len(lasting),
-            excess=float((lasting - middle).sum()) / float(between.sum()),
-            longest=int(lasting.max()),
-            engine=by_engine(rank),
+            num_intervals=len(intervals),
+            median_ns=median,
+            p95_ns=p95,
+            num_slow=len(slow),
+            excess_share=float((slow - median).sum()) / float(intervals.sum()),
+            longest_ns=int(slow.max()),
+            is_vllm=is_vllm(rank),
         )
 
     def tell(self, job: JobEvidence[PrefillBetweenEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].high / item[1].median, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].p95_ns / item[1].median_ns, -item[0]))
         return self.finding(
             job,
-            f"With prompts read between, tokens take up to {worst.high / worst.median:.3g} times the median (95th "
+            f"With prompts read between, tokens take up to {worst.p95_ns / worst.median_ns:.3g} times the median (95th "
             "percentile)",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {worst.intervals:,} intervals from token to token the median is "
-            f"{job.time(worst.median)} and the 95th percentile {job.time(worst.high)}; prompts are read in "
-            f"{worst.slow} long ones, the longest of {job.time(worst.longest)}. That is "
-            f"{job.percent(worst.excess)} of the time.",
-            snippet=_CHUNKED if worst.engine else "",
+            evidence=f"On rank {rank}, of {worst.num_intervals:,} intervals from token to token the median is "
+            f"{job.time(worst.median_ns)} and the 95th percentile {job.time(worst.p95_ns)}; prompts are read in "
+            f"{worst.num_slow} long ones, the longest of {job.time(worst.longest_ns)}. That is "
+            f"{job.percent(worst.excess_share)} of the time.",
+            snippet=_CHUNKED if worst.is_vllm else "",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BandwidthBoundDecodeEvidence(Evidence):
-    """What was seen on one rank: generating tokens is bound by memory bandwidth."""
+    """Products of few rows and attention that memory bounds."""
 
-    reached: float
-    share: float
-    rate: float
-    bytes: float
+    reached: float  # Share of the device's bandwidth.
+    share: float  # Of the compute time.
+    rate: float  # Bytes per second.
+    num_bytes: float  # Per step.
     groups: list[GroupSummary]
-    engine: bool
+    is_vllm: bool
 
 
 @dataclass(frozen=True)
 class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
-    """Generating tokens reads weights and keys and values about as fast as memory allows.
+    """Generating tokens reads weights, keys and values about as fast as memory allows.
 
     ## When it speaks
-    There is no backward pass; products of at most `rows` rows, and attention, that memory bounds take at least `least`
-    of the compute time, and together reach at least `reached` of the bandwidth on the device's data sheet.
+    There is no backward pass. Memory-bound products of at most `rows` rows and memory-bound attention take at least
+    `least` of the compute time, and together reach at least `reached` of the bandwidth on the device's data sheet.
 
     ## What it could save
-    Nothing is claimed: the kernels are not to blame, other ones would not be faster.
+    Nothing is claimed: other kernels would not be faster.
 
     ## What to do
-    Read less per token (weights and key-value cache of 8 or 4 bits), or use what is read for more: more sequences at
-    once, speculative decoding.
+    Read less per token: quantize weights and the key-value cache to 8 or 4 bits. Or use what is read for more tokens:
+    serve more sequences at once, or use speculative decoding.
 
     ## How to verify
     Tokens per second rise.
@@ -250,29 +248,28 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
     def look(self, rank: Rank) -> BandwidthBoundDecodeEvidence | None:
         if trains(rank):
             return None
-        found = work(rank)
-        products = [signature.work.product if signature.work else None for signature in found.signatures]
-        is_wide = np.array([bool(p and p.batch == 1 and min(p.m, p.n) > self.rows) for p in products] or [False])
-        wanted = of_kind(rank, Kind.PRODUCT, Kind.ATTENTION) & ~is_wide[found.calls["signature"].to_numpy()]
-        chosen = [group for group in groups(rank, wanted & calls_in_steps(rank)) if group.by_memory >= group.by_compute]
-        time = sum(each.time for each in chosen)
-        reached = sum(each.by_memory for each in chosen) / max(time, 1)
+        products = [signature.work.product if signature.work else None for signature in work(rank).signatures]
+        is_wide = np.array([bool(p and p.batch == 1 and min(p.m, p.n) > self.rows) for p in products], np.bool_)
+        mask = of_kind(rank, Kind.PRODUCT, Kind.ATTENTION) & ~is_wide[work(rank).calls["signature"].to_numpy()]
+        bound = [group for group in groups(rank, mask) if group.by_memory >= group.by_compute]
+        time, memory_time = sum(group.time for group in bound), sum(group.by_memory for group in bound)
+        reached = memory_time / max(time, 1)
         if time < self.least * compute_time(rank) or not self.reached <= reached:
             return None
-        most = sorted(chosen, key=lambda each: -each.time)
-        limits = limits_of(rank, [most[0].device])[most[0].device]
+        longest = sorted(bound, key=lambda group: -group.time)
+        limits = limits_of(rank, [longest[0].device])[longest[0].device]
+        bandwidth = limits.bandwidth if limits else 0.0
         return BandwidthBoundDecodeEvidence(
             reached=reached,
             share=time / compute_time(rank),
-            rate=reached * limits.bandwidth if limits else 0.0,
-            bytes=sum(each.by_memory for each in chosen) * (limits.bandwidth if limits else 0.0) / 1e9 / rank.num_steps,
-            groups=[each.summary(rank.num_steps) for each in most[:3]],
-            engine=by_engine(rank),
+            rate=reached * bandwidth,
+            num_bytes=memory_time * bandwidth / 1e9 / rank.num_steps,
+            groups=[group.summary(rank.num_steps) for group in longest[:3]],
+            is_vllm=is_vllm(rank),
         )
 
     def tell(self, job: JobEvidence[BandwidthBoundDecodeEvidence]) -> Finding:
-        rank, evidence = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
-        worst = evidence
+        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].share, -item[0]))
         listed = "; ".join(f"`{g.name}` {g.shapes}: {counted(g.calls, 'call')}, {job.time(g.time_ns)}"
                            for g in worst.groups)  # fmt: skip
         return self.finding(
@@ -280,7 +277,7 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
             f"Generating tokens reads memory at {job.percent(worst.reached)} of its bandwidth: the kernels are not to "
             "blame",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {job.percent(worst.share)} of compute reads {text(worst.bytes, Unit.BYTES)} "
+            evidence=f"On rank {rank}, {job.percent(worst.share)} of compute reads {text(worst.num_bytes, Unit.BYTES)} "
             f"{job.per_step} at {text(worst.rate, Unit.BYTES_PER_SECOND)}: {listed}.",
-            snippet=_QUANTISED if worst.engine else _FEWER_BITS,
+            snippet=_QUANTISED if worst.is_vllm else _FEWER_BITS,
         )
