@@ -1,19 +1,12 @@
-"""What a step gains from device work that is shorter: shared by the rules about compute.
-
-Shorter work shortens the step only where nothing else runs on the device meanwhile, and only as far as the host is
-ahead: what is launched late starts no earlier, however early the device is done. Where the host waits for the device,
-its launches move along with it.
-"""
+"""Device work that could take less time, and where the device runs nothing else meanwhile."""
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from htareport.algorithms.distinct import unique_sorted
 from htareport.algorithms.intervals import Intervals
 from htareport.rank import kernel_launches
 from htareport.rank.cached import cached_until_release
@@ -22,10 +15,6 @@ from htareport.rank.operator_work import NONE, Modelled, limits_of, model_of, mo
 from htareport.rank.rank import Rank
 
 WORTH = 0.005  # Of the step: what saves less is not spoken of.
-_WAITS = re.compile(r"^(?:cuda|hip|cu)(?:\w*Synchronize|Memcpy)")
-_BLOCKING_NS = 10_000  # A call that waits for the device takes longer than this.
-_START_NS = 5_000  # From the end of a launch to the start of its work, at least.
-_FAR = np.iinfo(np.int64).max // 4
 
 
 class Sole(NamedTuple):
@@ -108,84 +97,23 @@ def _sole(rank: Rank, lane: Lane, beside: str) -> Sole:
 
 
 def shortened(rank: Rank, saving: NDArray[np.float64], beside: str = "") -> Sets:
-    """What is gained, as intervals, if each device event takes so many ns less.
+    """The time in which the device runs nothing else that goes if each device event takes so many ns less.
 
-    Nothing of what others cover is; but those of the kind `beside` are taken to move along.
+    Events of the kind `beside` are taken to move along.
     """
     shortened = Sets()
     whole = np.diff(np.rint(np.cumsum(np.maximum(saving, 0))), prepend=0).astype(np.int64)  # Keeps their sum.
     for lane, pieces in sole(rank, beside).items():
         lengths = pieces.end - pieces.start
-        events = rank.events_by_lane[lane].index.to_numpy()
         alone = np.zeros(len(saving), np.int64)
         np.add.at(alone, pieces.event, lengths)
-        wanted = np.minimum(whole, alone)
-        gained = np.zeros(len(saving), np.int64)
-        gained[events] = _gained(rank, lane, wanted[events])
-        shortened[lane] = _first(pieces, lengths, gained)
+        shortened[lane] = _first(pieces, lengths, np.minimum(whole, alone))
     return rank.clipped(shortened)
 
 
 def asked(rank: Rank, saving: NDArray[np.float64]) -> float:
     """What that would be per step and device if nothing else counted, ns."""
     return float(np.maximum(saving, 0).sum()) / rank.num_steps / max(len(rank.devices), 1)
-
-
-def _gained(rank: Rank, lane: Lane, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of what each event of a lane could be shorter, what moves the work behind it: as far as that is launched by then.
-
-    Before each event no more is gained than it could start earlier by, counted from the last wait of the host for the
-    device on; what is lost there is lost.
-    """
-    ahead, section = _ahead(rank, lane)
-    gained = np.zeros(len(wanted), np.int64)
-    for first, stop in _runs(section):
-        room, asked = ahead[first:stop], wanted[first:stop]
-        whole = np.cumsum(asked)
-        lost = np.minimum.accumulate(np.minimum(room - (whole - asked), 0))
-        least = np.minimum.accumulate(np.append(room[1:], _FAR)[::-1])[::-1]  # Of what comes behind each.
-        gained[first:stop] = np.diff(np.minimum(whole + lost, least), prepend=0)
-    return gained
-
-
-def _runs(section: NDArray[np.int64]) -> list[tuple[int, int]]:
-    limits = np.flatnonzero(np.diff(section)) + 1
-    return list(zip([0, *limits.tolist()], [*limits.tolist(), len(section)], strict=True)) if len(section) else []
-
-
-def _ahead(rank: Rank, lane: Lane) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By how much each event of a lane could start earlier, as launched, and how many waits of the host came before.
-
-    An event counts to the waits before the latest launch so far, so that their number never falls.
-    """
-    events, calls = rank.events_by_lane[lane], rank.launches
-    launch = events["launch"].to_numpy()
-    known = launch != NONE
-    start, rows = events["ts"].to_numpy(), np.maximum(launch, 0)
-    ahead = np.full(len(events), _FAR, np.int64)
-    launches = np.full(len(events), -_FAR, np.int64)
-    if known.any():
-        ready, launches[known] = calls["end"].to_numpy()[rows] + _START_NS, calls["ts"].to_numpy()[rows][known]
-        free = np.append(-_FAR, np.maximum.accumulate(events["end"].to_numpy())[:-1])  # When the device was before it.
-        ahead[known] = np.where(launches < free, np.maximum(start - ready, 0), 0)[known]
-    return ahead, np.searchsorted(_waits(rank, lane[1]), np.maximum.accumulate(launches))
-
-
-def _waits(rank: Rank, capture: int) -> NDArray[np.int64]:
-    """When the host is done waiting for the device, in order."""
-    calls = rank.launches
-    mine = _blocking(rank) & (calls["capture"].to_numpy() == capture)
-    return np.sort(calls["end"].to_numpy()[mine])
-
-
-@cached_until_release
-def _blocking(rank: Rank) -> NDArray[np.bool_]:
-    """Which rows of `launches` wait for the device, and long enough to show it."""
-    calls, strings = rank.launches, rank.loaded.strings
-    codes = calls["name"].cat.codes.to_numpy()
-    is_wait = np.zeros(len(strings), np.bool_)
-    is_wait[[code for code in unique_sorted(codes).tolist() if _WAITS.search(strings[code])]] = True
-    return np.asarray(is_wait[codes] & (calls["dur"].to_numpy() >= _BLOCKING_NS), np.bool_)
 
 
 def _first(pieces: Sole, lengths: NDArray[np.int64], gained: NDArray[np.int64]) -> Intervals:

@@ -30,6 +30,7 @@ _SHAPE = re.compile(
     r"^aten::(?:nonzero\w*|masked_select|index|index_put_?|_index_put_impl_|_?unique\w*|repeat_interleave|argwhere|"
     r"bincount|tensor_split|_ctc_loss)$"
 )
+_SOON_NS = 50_000  # The device runs empty so soon after a call that returns: what was launched meanwhile is little.
 _LONG_NS = 20_000  # A kernel as long as that shows whether its launch waits for it.
 _MIN_LONG_KERNELS, _MIN_BLOCKING_SHARE = 10, 0.8
 
@@ -71,6 +72,12 @@ class Drains:
         codes = rank.host["name"][np.where(operators >= 0, operators, rows)]
         names = Counter(rank.loaded.strings[code] for code in codes.tolist())
         return sorted(names.items(), key=lambda item: (-item[1], item[0]))[:3]
+
+    def waiting_launches(self, rank: Rank, *kinds: Drain) -> NDArray[np.int64]:
+        """The rows of `Rank.launches` that wait for these purposes."""
+        rows = np.unique(self.row[np.isin(self.kind, kinds)])
+        launches: NDArray[np.int64] = rank.host.at("launch", rows).astype(np.int64)
+        return launches[launches >= 0]
 
     def longest_row(self, *kinds: Drain) -> int:
         """Host row of the call before the longest gap of some kinds, of which there is one."""
@@ -114,9 +121,12 @@ def _drains(rank: Rank) -> Drains:
 
 
 def _savable(gaps: intervals.Intervals, start: NDArray[np.int64], end: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """Begin and end of what could be saved of gaps in which a call returns, and which: calls in order of their ends."""
+    """Begin and end of what could be saved of gaps in which a call returns, or right before, and which call.
+
+    Calls stand in order of their ends.
+    """
     waited = np.cumsum(end - start)
-    first_after = np.searchsorted(end, gaps[:, 0])  # The first call that returns after the gap's begin.
+    first_after = np.searchsorted(end, gaps[:, 0] - _SOON_NS)  # The first call that returns after that.
     call = np.minimum(first_after, len(end) - 1)
     has_call = np.flatnonzero((first_after < len(end)) & (end[call] < gaps[:, 1]))
     savable, used = list[tuple[int, int, int]](), 0

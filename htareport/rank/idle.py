@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -62,6 +62,10 @@ _NAMES = {
     Cause.COPYING: r"^(?:cuda|hip|cu)Mem(?:cpy|set)|^(?:cuda|hip)GraphExec.*Memcpy",
     Cause.LAUNCHING: r"^(?:cuda|hip|cu)\w*Launch",
 }
+_PYTHON_NAMES = {
+    Cause.COLLECTING: r"^Python GC|^<built-in function collect>|\bgc\.collect",
+    Cause.COMPILING: r"\(dynamo_timed\)|torch/_dynamo/convert_frame\.py|torch/_inductor/compile_fx\.py",
+}
 _OF_LEVEL = {"call": Cause.CALLING, "operator": Cause.OPERATING, "annotation": Cause.ANNOTATED}
 _ON_HOST = tuple(Cause)[: tuple(Cause).index(Cause.NOTHING)]
 
@@ -70,7 +74,8 @@ _ON_HOST = tuple(Cause)[: tuple(Cause).index(Cause.NOTHING)]
 class Attribution:
     """Idle time of a rank in ns: by device, step (-1 outside of all) and cause; and by cause and name of host rows.
 
-    `sets` are the same by device, capture and cause: unions of intervals, which together are all gaps.
+    `sets` are the same by device, capture and cause: unions of intervals, which together are all gaps. They and the
+    names also have what is before the first event of a device within the steps.
     """
 
     times: pd.DataFrame
@@ -96,10 +101,12 @@ def attribute(trace: RankTables) -> Attribution:
     times, names, parts = list[pd.DataFrame](), list[pd.DataFrame](), dict[tuple[Any, int, Cause], list[Intervals]]()
     for device, events in trace.devices.items():
         for capture, busy in enumerate(trace.busy_by_capture(events)):
-            gaps = _gaps(trace, events[events["capture"] == capture], busy)
-            steps = trace.steps[trace.steps["capture"] == capture]
+            own, steps = events[events["capture"] == capture], trace.steps[trace.steps["capture"] == capture]
+            gaps, first_gap = _gaps(trace, own, busy), _first_gap(trace, own, busy, steps)
             for cause, taken in _split(gaps, host, capture, names):
                 times.append(_by_step(taken, steps).assign(device=device, cause=str(cause)))
+                parts.setdefault((device, capture, cause), []).append(taken)
+            for cause, taken in _split(first_gap, host, capture, names):
                 parts.setdefault((device, capture, cause), []).append(taken)
     columns = ["device", "step", "cause", "time"]
     found = pd.concat(times, ignore_index=True)[columns] if times else pd.DataFrame({name: [] for name in columns})
@@ -109,9 +116,58 @@ def attribute(trace: RankTables) -> Attribution:
     return Attribution(sums, named.groupby(["cause", "name"])["time"].sum().reset_index(), sets)
 
 
+class PythonPauses(NamedTuple):
+    """Rows of Python functions that stand for a cause of idle time (`cause`: its place among those on the host)."""
+
+    start: Stamps
+    end: Stamps
+    thread: NDArray[Any]
+    capture: NDArray[Any]
+    code: NDArray[Any]
+    cause: NDArray[np.int8]
+
+
+@cached_on_rank
+def python_pauses(trace: RankTables) -> PythonPauses:
+    """Return the rows of Python functions in which the host pauses: to collect garbage, or to compile."""
+    table = trace.loaded.tables.get("python_function", {})
+    codes = table.get("name", np.zeros(0, np.int32))
+    cause = np.full(len(trace.loaded.strings) + 1, -1, np.int8)
+    patterns = [(which, re.compile(_PYTHON_NAMES[which], re.IGNORECASE)) for which in _PYTHON_NAMES]
+    for code in unique_sorted(codes).tolist():
+        name = trace.loaded.strings[code][:512]
+        cause[code] = next((_ON_HOST.index(which) for which, pattern in patterns if pattern.search(name)), -1)
+    rows = np.flatnonzero(cause[codes] >= 0)
+    if not len(rows):
+        none = np.zeros(0, np.int64)
+        return PythonPauses(none, none, none, none, none, np.zeros(0, np.int8))
+    start, code = table["ts"][rows], codes[rows]
+    end = start + table["dur"][rows]
+    return PythonPauses(start, end, table["thread"][rows], table["capture"][rows], code, cause[code])
+
+
+@cached_on_rank
+def _causes_of_rows(trace: RankTables) -> NDArray[np.int8]:
+    """The cause that each row of the host stands for, as its place among those on the host; below 0 for none."""
+    return _causes(trace.host, trace.host["name"], trace.loaded.strings)
+
+
+def rows_of_causes(trace: RankTables, *causes: Cause) -> NDArray[np.int64]:
+    """Rows of the host that stand for these causes."""
+    return np.flatnonzero(np.isin(_causes_of_rows(trace), [_ON_HOST.index(cause) for cause in causes]))
+
+
 def _joined(parts: list[Intervals]) -> Intervals:
     rows = np.concatenate(parts)
     return intervals.union(rows[:, 0], rows[:, 1])
+
+
+def _first_gap(trace: RankTables, events: pd.DataFrame, busy: Intervals, steps: pd.DataFrame) -> _Gaps:
+    """The gap from the start of the first step to the first event of a device, if the device is idle then."""
+    start = int(steps["start"].min()) if len(steps) else 0
+    if not len(busy) or not len(steps) or start >= busy[0, 0]:
+        return _gaps(trace, events, busy[:0])
+    return _gaps(trace, events, np.array([[start, start], busy[0]], np.int64))
 
 
 def _gaps(trace: RankTables, events: pd.DataFrame, busy: Intervals) -> _Gaps:
@@ -127,14 +183,20 @@ def _gaps(trace: RankTables, events: pd.DataFrame, busy: Intervals) -> _Gaps:
 
 
 class _Host:
-    """The host's rows by cause, thread and capture."""
+    """The host's rows by cause, thread and capture; of Python's only pauses, such as the garbage collector's."""
 
     def __init__(self, trace: RankTables) -> None:
-        table = trace.host
+        table, pauses = trace.host, python_pauses(trace)
         self.start, self.end, self.parent = table["ts"], table["end"], table["parent"]
         self.thread, self.capture, self.codes = table["thread"], table["capture"], table["name"]
         self.strings = trace.loaded.strings
-        self.cause = _causes(table, self.codes, self.strings)
+        self.cause = _causes_of_rows(trace)
+        if len(pauses.start):
+            self.start, self.end = np.append(self.start, pauses.start), np.append(self.end, pauses.end)
+            self.parent = np.append(self.parent, np.full(len(pauses.start), -1, self.parent.dtype))
+            self.thread = np.append(self.thread, pauses.thread)
+            self.capture = np.append(self.capture, pauses.capture)
+            self.codes, self.cause = np.append(self.codes, pauses.code), np.append(self.cause, pauses.cause)
         self.outer = self._outer()
 
     def _outer(self) -> NDArray[np.bool_]:
