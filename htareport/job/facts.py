@@ -12,6 +12,8 @@ from htareport.algorithms.frame_packing import join
 from htareport.algorithms.frames import Frames
 from htareport.job.arrival_skew import ArrivalSkew, arrival_skew
 from htareport.job.matching import Matching, matching
+from htareport.job.pipeline import Pipeline
+from htareport.job.slow_devices import SlowDevice, slow_devices
 from htareport.job.transfers import transfer_table
 from htareport.rank.collectives import RankCollectives
 
@@ -44,6 +46,17 @@ class JobFacts:
     def arrival_skew(self) -> ArrivalSkew:
         """Who waits for whom in collectives."""
         return arrival_skew(self.matching, self._frames["times"], self.collectives, has_steps=self.has_steps)
+
+    @cached_property
+    def slow_devices(self) -> dict[int, SlowDevice]:
+        """Ranks whose device is slower than those of the others."""
+        return slow_devices({rank: calls.own_work.equal_work for rank, calls in self.collectives.items()})
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The stages of a pipeline, if ranks are such."""
+        stages = {rank: calls.stage for rank, calls in self.collectives.items() if calls.stage}
+        return Pipeline(stages) if len(stages) > 1 else None
 
     @property
     def stragglers(self) -> list[int]:

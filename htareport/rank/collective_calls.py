@@ -15,7 +15,7 @@ from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.rows.metadata import world_size_of
 
-_MOST_CALLS = 2_000  # Of a rank,
+_MOST_CALLS = 4_000  # Of a rank,
 _MOST_CALLS_IN_ALL = 400_000  # and of all ranks together.
 KIND_KEYS = ["collective", "process_group", "group", "members", "group_size", "size", "lane", "capture", "has_seq"]
 _SAME_SIZE = ("all_reduce", "all_gather_base", "reduce_scatter_base", "broadcast")  # On every rank.

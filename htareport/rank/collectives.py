@@ -11,6 +11,7 @@ from htareport.rank.communication import awaited
 from htareport.rank.host_rows import per
 from htareport.rank.interval_sets import total
 from htareport.rank.own_work import OwnWork, own_work
+from htareport.rank.pipeline_stage import StageWork, stage_work
 from htareport.rank.rank import Rank
 from htareport.rows.metadata import world_size_of
 
@@ -28,6 +29,7 @@ class RankCollectives:
     windows: int
     awaited_ns: float  # How long compute waits for communication, per step and device.
     world_size: int
+    stage: StageWork | None = None  # Of a pipeline.
 
 
 @cached_until_release
@@ -41,4 +43,5 @@ def collectives_of(rank: Rank) -> RankCollectives:
         windows=windows,
         awaited_ns=total(awaited(rank)) / windows,
         world_size=world_size_of(rank.captures[0].meta) or 1,
+        stage=stage_work(rank),
     )
