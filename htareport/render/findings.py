@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from htareport.render.charts import ticks as fmt
 from htareport.render.html import bounds
 from htareport.report import Report, Section, Status, Unit
-from htareport.report.findings import Finding, Span
+from htareport.report.findings import Finding, SavingKind, Span
 from htareport.report.json_codec import column_values
 from htareport.report.number_lists import range_texts
 
@@ -26,12 +26,13 @@ _PLACES_HELP = (
 )
 _REPLAY_NOTE = " Ranks still wait for each other, transfers last as long, and what compute hides stays hidden."
 _MIN_WHOLE_PERCENT = 0.95  # Rounds to 1 %.
+_PREFIX = {None: "up to ", SavingKind.CEILING: "up to ", SavingKind.ESTIMATE: "about ", SavingKind.REPLAYED: ""}
 _NEW_SHARE = 0.95  # Of a saving: with so much of it not covered before, a finding overlaps with none.
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One finding with its sentences; `section` is id and title of the section with its numbers."""
+    """One finding with its sentences, and those nested under it; `section`: id and title of that with its numbers."""
 
     id: str
     finding: Finding
@@ -42,6 +43,7 @@ class Card:
     places: tuple[str, ...]
     hint: str
     section: tuple[str, str] | None
+    nested: tuple[Card, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ def summary(
 
     `links` has, by name, id and title of the sections that findings can link to.
     """
-    section, all_findings = findings_section(report), findings(report.sections)
-    if section is None and not all_findings:
+    section, all_cards = findings_section(report), cards(all_findings(report.sections), links or {})
+    if section is None and not all_cards:
         return None
     notes, how = (section.notes, section.help) if section else ((), "")
-    shown_cards = tuple(cards(all_findings[:max_findings], links or {}))
-    return FindingsSummary(shown_cards, len(all_findings) - len(shown_cards), notes, checked(section), how)
+    shown_cards = tuple(all_cards[:max_findings])
+    return FindingsSummary(shown_cards, len(all_cards) - len(shown_cards), notes, checked(section), how)
 
 
 def num_before(report: Report, section_names: Sequence[str]) -> int:
@@ -99,7 +101,12 @@ def num_before(report: Report, section_names: Sequence[str]) -> int:
 
 
 def findings(sections: Iterable[Section]) -> list[Finding]:
-    """Return all findings in the order of the report, the largest saving first."""
+    """Return the findings in the order of the report, the largest saving first; without those nested under others."""
+    return [finding for finding in all_findings(sections) if finding.nested_under is None]
+
+
+def all_findings(sections: Iterable[Section]) -> list[Finding]:
+    """Return all findings, those nested under others last."""
     return [finding for section in sections for finding in section.findings]
 
 
@@ -115,12 +122,13 @@ def other_sections(report: Report) -> list[Section]:
 
 
 def cards(findings: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> list[Card]:
-    """Return findings as cards, their texts of bounded length; `links` as in `summary`."""
+    """Return findings as cards, their texts of bounded length, nested ones within others; `links` as in `summary`."""
     id_count = Counter[str]()
-    cards = list[Card]()
+    cards, leaders = list[Card](), list[int | None]()
     for finding in map(bounds.finding, findings):
         card_id = f"f-{_ID.sub('-', finding.code)[:_MAX_ID].strip('-') or 'x'}"
         id_count[card_id] += 1
+        leaders.append(finding.nested_under)
         cards.append(
             Card(
                 card_id if id_count[card_id] == 1 else f"{card_id}-{id_count[card_id]}",
@@ -134,18 +142,23 @@ def cards(findings: Sequence[Finding], links: Mapping[str, tuple[str, str]]) -> 
                 links.get(finding.section),
             )
         )
-    return cards
+    nested = dict[int | None, list[Card]]()
+    for card, leader in zip(cards, leaders, strict=True):
+        nested.setdefault(leader if leader is not None and leader < len(cards) else None, []).append(card)
+    places = {card.id: place for place, card in enumerate(cards)}
+    return [replace(card, nested=tuple(nested.get(places[card.id], ()))) for card in nested.get(None, [])]
 
 
 def saving(finding: Finding) -> str:
-    """Return what a finding could save: `up to 491 ms per step, 41 %`; empty where that is not known.
+    """Return what a finding saves: `491 ms per step, 41 %`; empty where that is not known.
 
-    The new step time follows where it is known: `; mean step 1.20 s → 709 ms`.
+    An estimate begins with `about`, a ceiling with `up to`. The new step time follows where it is known: `; mean step
+    1.20 s → 709 ms`.
     """
     if not finding.saving_ns:
         return ""
-    ceiling = ", ".join(filter(None, (f"up to {_time(finding.saving_ns)}{_base(finding)}", _share(finding.share))))
-    return "; ".join(filter(None, (ceiling, _step(finding))))
+    amount = f"{_PREFIX[finding.saving_kind]}{_time(finding.saving_ns)}{_base(finding)}"
+    return "; ".join(filter(None, (", ".join(filter(None, (amount, _share(finding.share)))), _step(finding))))
 
 
 def _step(finding: Finding) -> str:
@@ -170,9 +183,13 @@ def between(finding: Finding) -> str:
     """Return the range of a saving, and how much of it the findings before do not cover: a sentence or two."""
     if not finding.saving_ns:
         return ""
-    low, share = finding.low_ns, _share(finding.share)
-    times = f"{_time(low)} to {_time(finding.saving_ns)}" if low and low < finding.saving_ns else ""
-    sentence = f"{times or f'up to {_time(finding.saving_ns)}'}{_base(finding)}{f' (up to {share})' if share else ''}."
+    low, share, prefix = finding.low_ns, _share(finding.share), _PREFIX[finding.saving_kind]
+    is_range = finding.saving_kind is not SavingKind.REPLAYED and low and low < finding.saving_ns
+    times = f"{_time(low)} to {_time(finding.saving_ns)}" if is_range and low else ""
+    amount = times or f"{prefix}{_time(finding.saving_ns)}"
+    sentence = f"{amount}{_base(finding)}{f' ({prefix}{share})' if share else ''}."
+    if finding.saving_kind is not SavingKind.CEILING and finding.saving_kind is not None:
+        return sentence
     not_covered = finding.further_ns
     if not_covered is None or not_covered >= _NEW_SHARE * finding.saving_ns:
         return sentence

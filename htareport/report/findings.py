@@ -14,6 +14,14 @@ class Severity(StrEnum):
     HIGH = "high"
 
 
+class SavingKind(StrEnum):
+    """How a saving was found."""
+
+    REPLAYED = "replayed"  # The step was replayed without the cause.
+    CEILING = "ceiling"  # The time that the cause takes: the step gains no more than that.
+    ESTIMATE = "estimate"  # Replayed, with durations that no trace tells.
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A place to look at in the trace: ns since the run's first event."""
@@ -29,8 +37,7 @@ class Span:
 class Finding:
     """One piece of advice; its `code` is stable.
 
-    Savings are ceilings in ns per step (of everything recorded, where there are no steps), never more than the time
-    that was measured for it.
+    Savings are in ns per step (of everything recorded, where there are no steps); `saving_kind` says what they are.
     """
 
     code: str
@@ -55,4 +62,6 @@ class Finding:
     step_ns: int | None = None  # The job's step time; None without steps.
     without_ns: int | None = None  # The step time without the cause, while ranks still wait for each other, if known.
     ceiling: str = ""  # Why that is not known, so that the saving is a ceiling only.
+    saving_kind: SavingKind | None = None  # None without a saving.
+    nested_under: int | None = None  # Place in the list of the finding whose time this one explains as well.
     is_across_ranks: bool = False  # Whether `without_ns` includes that ranks still wait for each other.

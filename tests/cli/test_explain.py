@@ -52,7 +52,7 @@ def test_thresholds_have_their_value_in_the_text(cli):
 def test_findings(cli):
     """As the report tells how they are made; by title too."""
     ran = cli("explain", "findings")
-    assert "Findings are ordered by what each adds" in " ".join(ran.out.split())
+    assert "its saving is the difference of the two" in " ".join(ran.out.split())
     assert cli("explain", "Findings").out == ran.out
 
 

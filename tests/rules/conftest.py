@@ -13,6 +13,13 @@ from htareport.run.summaries import summary_classes
 from htareport.run.summary_codec import decode, encode
 
 
+@pytest.fixture(autouse=True)
+def not_replayed(request, monkeypatch):
+    """Let findings show what rules claim, as where a job cannot be replayed; not in tests marked `replayed`."""
+    if "replayed" not in request.keywords:
+        monkeypatch.setattr("htareport.rules.engine.savings.job_replay", lambda *_: "these tests are about claims")
+
+
 @pytest.fixture
 def tell(tmp_path, monkeypatch):
     """Write each builder's trace, one rank each, and return the section of findings of some rules.

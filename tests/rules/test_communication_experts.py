@@ -26,6 +26,7 @@ def exchanging(received, *, sent=(100, 100, 100, 100), dur=500, calls=4, missing
     return [trace for rank, trace in enumerate(traces) if rank not in missing]
 
 
+@pytest.mark.replayed
 def test_a_full_rank(tmp_path):
     """Rank 2 receives 200 of 400 elements, where 100 would be its share: half of 4 × 500 µs."""
     found = one(tmp_path, exchanging((50, 50, 200, 100)), "N15", "N1")
@@ -57,6 +58,7 @@ def test_no_full_rank(tmp_path, traces):
     assert one(tmp_path, traces, "N15", "N1") is None
 
 
+@pytest.mark.replayed
 def test_ranks_that_have_room_for_different_numbers_of_calls(tmp_path, monkeypatch):
     """The two calls that all ranks send stand for the four that there are."""
     room = iter((4, 2, 3, 4))
@@ -66,6 +68,7 @@ def test_ranks_that_have_room_for_different_numbers_of_calls(tmp_path, monkeypat
     assert found.evidence.startswith("4 calls among 4 ranks")
 
 
+@pytest.mark.replayed
 def test_ranks_without_exchanges_count_for_the_step(tmp_path):
     """Ranks 4 and 5 exchange nothing, but what becomes of the step is asked of all ranks together."""
     traces = [TraceBuilder(rank, 6).step(1, 0, 10_000) for rank in range(6)]
@@ -82,6 +85,5 @@ def test_ranks_without_exchanges_count_for_the_step(tmp_path):
         trace.collective(ALL_REDUCE, "allreduce", arrives, 7500 - arrives, launch=(70, 1))
         trace.kernel(GEMM, 7500, 2500, launch=(80, 1))
     found = {each.code: each for each in findings(tmp_path, traces, "N15", "N1").findings}
-    assert (found["N15"].saving_ns, found["N15"].ceiling) == (1000 * US, "")
-    assert found["N15"].without_ns == found["N15"].step_ns  # Ranks 4 and 5 come last as before.
+    assert "N15" not in found  # Ranks 4 and 5 come last as before.
     assert found["N1"].without_ns is not None

@@ -68,38 +68,40 @@ class Pipeline:
         self.sent[source] = self.free[target] = end
 
 
+@pytest.mark.replayed
 def test_uneven_stages(tmp_path):
     """Of 4 stages the third computes for 300 µs, the others for 100, with 8 micro-batches: 3 of 11 are the schedule's.
 
-    Rank 1, say, waits for the third's gradients: for 200 µs each time but the first, and that for longer.
+    Were it as fast as the others, it would compute for 16 × 200 µs less, in a row.
     """
     told = {
         each.code: each for each in findings(tmp_path, Pipeline([100, 100, 300, 100], 8).traces, "N16", "N1").findings
     }
     found = told["N16"]
-    assert "interleaved schedule" in told["N1"].advice
-    assert "faster links" not in told["N1"].advice  # What is sent is little.
-    assert "where the schedule costs 27.3 %" in plain(found.title)
-    assert "8 micro-batches per step go through 4 stages" in found.evidence
-    assert "; rank 2 computes 4.80 ms per step, rank 0 1.60 ms." in plain(found.evidence)
-    assert "Move layers from the stages that compute longest" in found.advice
-    step = found.step_ns
-    bubble = found.saving_ns + round(3 / 11 * step)
-    assert f"in {bubble / step:.1%}" in found.title.replace("\u202f%", "%")
-    assert 0.5 < bubble / step < 0.7
-    assert 2 not in found.ranks
+    assert "rank 2, whose stage takes 3.00 times as long" in plain(found.title)
+    assert "4 stages and 8 micro-batches per step cost 27.3 % by themselves." in plain(found.evidence)
+    assert "computes for 4.80 ms per step, the other stages for 1.60 ms on average" in plain(found.evidence)
+    assert "Move layers from rank 2 to other stages" in found.advice
+    assert (found.ranks, found.saving_kind) == ((2,), "replayed")
+    assert found.saving_ns == pytest.approx(16 * 200_000, rel=0.1)
+
+
+@pytest.mark.parametrize("batches", [8, 1])
+def test_even_stages(tmp_path, batches):
+    """Only the schedule is to blame, and of 1 micro-batch 2 of 3 parts of the step are lost."""
+    found = one(tmp_path, Pipeline([100] * 3, batches).traces, "N16", "N1")
+    assert (found.severity, found.saving_ns, found.ranks) == ("low", None, ())
+    assert "more micro-batches" in found.advice
 
 
 @pytest.mark.parametrize(
     "pipeline",
     [
-        Pipeline([100] * 3, 8),
-        Pipeline([100] * 3, 1),  # 2 of 3 are lost, as they must.
         Pipeline([100, 300, 100], 8, of_two=True),  # Not known how many stages there are.
         Pipeline([100, 300], 8, peers=False),
         Pipeline([100, 300], 8, group="mesh_cp"),  # A ring of attention.
     ],
-    ids=["even", "few batches", "groups of two", "unknown peers", "no pipeline"],
+    ids=["groups of two", "unknown peers", "no pipeline"],
 )
 def test_no_bubble(tmp_path, pipeline):
     assert one(tmp_path, pipeline.traces, "N16", "N1") is None
@@ -138,7 +140,7 @@ def test_the_other_rank_is_missing(tmp_path):
 
 @pytest.mark.parametrize(
     ("rule", "group", "options"),
-    [(PipelineBubble, "mesh_pp", {"points": 0.5}), (LateSends, "mesh_cp", {"least": 0.9})],
+    [(PipelineBubble, "mesh_pp", {"least": 0.9}), (LateSends, "mesh_cp", {"least": 0.9})],
 )
 def test_thresholds(tmp_path, rule, group, options):
     for number, trace in enumerate(Pipeline([100, 300], 8, group=group).traces):

@@ -15,7 +15,10 @@ from htareport.run.runner import analyze
 
 SHARED = Path(__file__).parents[3] / "shared"
 
-pytestmark = pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason=f"needs the traces in {SHARED}")
+pytestmark = [
+    pytest.mark.replayed,
+    pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason=f"needs the traces in {SHARED}"),
+]
 
 
 def report_of(source, *codes):
@@ -32,7 +35,8 @@ def test_exposed_gradients_of_one_rank():
     report = report_of(SHARED / "traces" / "resnet_ddp_mi300x")
     [found] = report["findings"].findings
     assert found.code == "N1"
-    assert found.saving_ns == pytest.approx(32_153_894 / 3, abs=1)
+    assert "66.1 % of the step: 10.7 ms per step" in plain(found.title)
+    assert found.saving_ns == pytest.approx(11e6, rel=0.01)  # Some of it runs after the CPU has ended the step.
     assert "all_reduce · default_pg" in found.evidence
     assert "Only 1 of 8 ranks was recorded" in found.advice
     assert "hiding is not enough" in found.advice
@@ -65,9 +69,8 @@ def test_nothing_to_say(run):
 
 
 def test_two_of_many_ranks():
-    found = told(SHARED / "traces" / "sampled_2of128ranks_a100")
-    assert set(found) == {"N1"}
-    assert "Only 2 of 128 ranks were recorded" in found["N1"].advice
+    """Communication is exposed, but these two wait for their hosts: without it, their steps would take as long."""
+    assert not told(SHARED / "traces" / "sampled_2of128ranks_a100")
 
 
 def test_generated_straggler(tmp_path):
@@ -79,6 +82,6 @@ def test_generated_straggler(tmp_path):
     found = {finding.code: finding for finding in report["findings"].findings}
     ranks = report["stragglers"].table().set_index("rank")
     assert found["N4"].ranks == (3,)
-    assert found["N4"].saving_ns == pytest.approx(ranks.loc[3, "held_up"] / 4, rel=1e-6)
+    assert found["N4"].saving_ns == pytest.approx(ranks.loc[3, "held_up"] / 4, rel=0.05)
     assert "its kernels take 1.3" in found["N5"].title
     assert "All kinds of kernels are slower alike." in found["N5"].evidence

@@ -31,6 +31,7 @@ def sized(*kinds, calls=4, missing=(), late=0):
     return [trace for rank, trace in enumerate(traces) if rank not in missing]
 
 
+@pytest.mark.replayed
 def test_a_rate_that_falls(tmp_path):
     """2 MiB in 100 µs, 16 MiB in 1600 for 800: half the rate, 4 × 800 µs longer."""
     found = one(tmp_path, sized((2 * MIB, 100), (16 * MIB, 1600)), "N11", "N1")

@@ -93,6 +93,7 @@ def test_little_of_the_step(findings):
     assert not findings([RULE], attention(Work(30_000)))
 
 
+@pytest.mark.replayed
 def test_a_host_that_launches_late(findings):
     """Each kernel is launched when the device is idle already: a fused one would be, too."""
     trace = Work()

@@ -14,7 +14,10 @@ from htareport.run.runner import analyze
 
 SHARED = Path(__file__).parents[3] / "shared"
 
-pytestmark = pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason=f"needs the traces in {SHARED}")
+pytestmark = [
+    pytest.mark.replayed,
+    pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason=f"needs the traces in {SHARED}"),
+]
 
 
 def told(run):
@@ -32,11 +35,11 @@ def test_unfused_attention():
     found = told("owlv2_h100")
     assert list(found)[:2] == ["H15", "C6"]
     assert found["C6"].title.startswith("Unfused and misaligned attention over 5,185 × 5,185 scores")
-    assert 380e6 < found["C6"].low_ns < found["C6"].saving_ns < 465e6  # Of 493 ms, 30 are left.
+    assert 330e6 < found["C6"].saving_ns < 465e6  # Of 493 ms, 30 are left; the CPU launches some of it too late.
     assert "5185 is no multiple of 8" in found["C6"].evidence
     assert "Pad 5185 to 5192" in found["C4"].advice
     assert found["C4"].severity == "low"
-    assert "another way to it" in found["C4"].assumption
+    assert list(found)[found["C4"].nested_under] == "C6"
     assert "C23" not in found  # The softmax goes with the attention.
     assert "`aten::mul` → `aten::sigmoid` → `aten::mul`" in found["C7"].evidence
 
@@ -52,8 +55,7 @@ def test_checkpointed_activations():
     """A third of compute is the forward pass once more, but communication sets the pace, and memory is not known."""
     finding = told("resnet_ddp_mi300x")["C21"]
     assert "31.9\u202f% of compute is operators of the forward pass within the backward pass" in finding.evidence
-    assert (finding.severity, finding.low_ns, finding.confidence) == ("low", 0, "low")
-    assert "the step would not be shorter by that" in finding.assumption
+    assert (finding.low_ns, finding.confidence, finding.saving_kind) == (0, "low", "estimate")
 
 
 def test_a_launch_bound_model_needs_no_faster_kernels():

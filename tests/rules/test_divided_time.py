@@ -105,10 +105,10 @@ def test_no_more_is_taken_than_there_is(findings, monkeypatch):
 
 
 def test_taken_evenly_from_all_pieces(findings):
-    """5 of 10 ms are claimed twice, so are 1.5 of the 3 ms."""
-    assert told(findings(_Whole(), _Part(), _Other()))["X4"] == (5 * MS, 0)
+    """5 of 10 ms are claimed twice, so are 1.5 of the 3 ms; what is told before the other has 3.5 of these."""
+    assert told(findings(_Whole(), _Part(), _Other()))["X4"] == (5 * MS, 1.5 * MS)
     section = findings(_Part(), _Other(), _Whole())
-    assert told(section)["X2"] == (3 * MS, 3 * MS)
+    assert told(section)["X2"] == (3 * MS, 1.5 * MS)
     assert any("at most 10.0 ms per step (100 %)" in note.replace("\u202f", " ") for note in section.notes)
 
 
@@ -117,8 +117,11 @@ def test_nothing_to_take_from(findings):
     assert told(findings(_Part())) == {"X2": (None, None)}
 
 
-def test_an_explanation_comes_right_behind(findings):
-    assert list(told(findings(_Why(), _Whole(), _Other(), _Part()))) == ["X1", "X2", "X3", "X4"]
+def test_an_explanation_is_nested_under_what_it_explains(findings):
+    found = findings(_Why(), _Whole(), _Other(), _Part()).findings
+    assert [(finding.code, finding.nested_under) for finding in found] == [
+        ("X1", None), ("X4", None), ("X2", None), ("X3", 2),
+    ]  # fmt: skip
     assert list(told(findings(_Why(), _Whole()))) == ["X1", "X3"]
 
 

@@ -22,7 +22,7 @@ def small(dur=5, every=100, number=10):
 def test_small_kernels(findings):
     """Nine gaps of 95; of each the launch returns after 90, and the first 94 count."""
     told = findings(RULES, small())["H2"]
-    assert (told.saving_ns, told.severity, told.confidence) == (810_000, "high", "medium")
+    assert (told.saving_ns, told.severity, told.confidence) == (855_000, "high", "medium")
     assert "10 of 10 device events per step" in told.evidence
     assert "which one step cannot show" in told.evidence
 
@@ -60,10 +60,13 @@ def test_equal_steps_can_be_replayed(findings):
 
 
 def test_small_kernels_in_equal_steps_are_one_finding(findings):
-    """With kernels of 5 the gap within is 105 to 395; those between steps, of which 500 at most count, are too long."""
+    """With kernels of 5 the gap within is 105 to 395; those between steps, of which 500 at most count, are too long.
+
+    Before the first kernel the GPU waits from 0 to 95 in the first of three steps.
+    """
     told = findings(RULES, steps(5))
     assert list(told) == ["H2"]
-    assert (told["H2"].saving_ns, told["H2"].confidence) == (290_000, "high")
+    assert (told["H2"].saving_ns, told["H2"].confidence) == (290_000 + round(95_000 / 3), "high")
     assert told["H2"].title.endswith("for launches that a CUDA graph could replay")
 
 
@@ -104,6 +107,6 @@ def test_a_graph_in_each_step(findings, dur, code):
         replays(trace, 1000 * number, "ccc")
     told = findings(RULES, trace)
     assert {each: finding.saving_ns for each, finding in told.items()} == {
-        code: {15: 280_000, 5: 290_000 + 2 * 488_000 // 3}[dur]
+        code: {15: 280_000, 5: 290_000 + round((95_000 + 2 * 488_000) / 3)}[dur]
     }
     assert "3 of 3 steps launch the same 2 kernels and copies" in told[code].evidence

@@ -18,9 +18,11 @@ def launched(name, annotation, number, begin=0):
 
 
 def test_parameter_by_parameter(findings):
-    """310 kernels; the 309 gaps of 4 are late until the launch returns, after 2."""
+    """310 kernels of 1, two thirds of which go; the 309 gaps of 4, and the one of 5 before, are late for 2 and 3."""
     told = findings(RULES, launched("add", "Optimizer.step#AdamW.step", 310))
-    assert {code: each.saving_ns for code, each in told.items()} == {"H19": 309 * 2000}
+    assert {code: each.saving_ns for code, each in told.items()} == {
+        "H19": 309 * 2000 + 3000 + round(310 * 1000 * 2 / 3)
+    }
     assert "AdamW updates parameter by parameter" in told["H19"].title
     assert "launches 310 kernels per step, each for one tensor." in told["H19"].evidence
     assert "torch.optim.AdamW(" in told["H19"].snippet
@@ -33,9 +35,9 @@ def test_few_kernels_or_many_tensors_at_once(saved):
 
 
 def test_gradients_filled(findings):
-    """20 fills of 1, and 19 gaps that are late for 2."""
+    """20 fills of 1, and 19 gaps that are late for 2, and the first for 3."""
     told = findings(RULES, launched("FillFunctor", "Optimizer.zero_grad#SGD.zero_grad", 20))
-    assert {code: each.saving_ns for code, each in told.items()} == {"H20": 20 * 1000 + 19 * 2000}
+    assert {code: each.saving_ns for code, each in told.items()} == {"H20": 20 * 1000 + 19 * 2000 + 3000}
 
 
 def test_gradients_dropped(saved):

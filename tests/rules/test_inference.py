@@ -33,7 +33,7 @@ def test_decode_is_bound_by_launches(findings):
     told = findings(BOUND, tokens())
     assert list(told) == ["H2", "I1"]
     finding = told["I1"]
-    assert (finding.saving_ns, finding.severity) == (None, "high")
+    assert (finding.saving_ns, finding.severity, finding.nested_under) == (None, "low", 0)
     assert "3 ranges of 200\u202fµs (median) that generate tokens launch 9 kernels and copies each" in finding.evidence
     assert "Requests at once: 32." in finding.evidence
     assert '"cudagraph_capture_sizes": [32]' in finding.snippet

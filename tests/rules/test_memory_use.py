@@ -25,8 +25,8 @@ def test_headroom(findings):
     told = findings([LaunchBound(), Headroom()], launching(20))["M2"]
     assert told.title == "Only 20.0\u202f% of the memory is used: a batch 4.2 times as large fits"
     assert "tensors take 20.0\u202fGiB of 100\u202fGiB at the peak" in told.evidence
-    assert "the device is idle for 83.0\u202f% of the step because the host dispatches" in told.evidence
-    assert f"that is {round(830 * (1 - 1 / 4.25))}\u202fµs less per step" in told.evidence
+    assert "the device is idle for 83.8\u202f% of the step because the host dispatches" in told.evidence
+    assert f"that is {round(838 * (1 - 1 / 4.25))}\u202fµs less per step" in told.evidence
     assert (told.saving_ns, told.severity) == (None, "medium")
 
 

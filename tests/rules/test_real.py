@@ -14,7 +14,10 @@ TRACES = Path(__file__).parents[3] / "shared" / "traces"
 RULES = [rule for rule in discover() if rule.family in {Family.QUALITY, Family.HOST, Family.MEMORY}]
 RUNS = sorted(path.name for path in TRACES.glob("*") if path.is_dir())
 
-pytestmark = pytest.mark.skipif(not RUNS, reason=f"needs the traces in {TRACES}")
+pytestmark = [
+    pytest.mark.replayed,
+    pytest.mark.skipif(not RUNS, reason=f"needs the traces in {TRACES}"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +45,18 @@ def test_no_rule_fails(told, run):
 
 
 def test_a_stalled_loader_and_the_copies_before_it(told):
-    """The loader comes first; that blocking copies let the device run empty is another way to the same time."""
-    first, second = told("owlv2_h100").findings[:2]
-    assert (first.code, second.code) == ("H15", "H7")
-    assert 0.48e9 < first.saving_ns < 0.51e9
-    assert second.saving_ns > 0.25e9
-    assert second.further_ns < 0.01e9
-    assert "another way" in second.assumption
+    """The loader comes first; that blocking copies let the device run empty is nested under it."""
+    found = told("owlv2_h100").findings
+    copies = next(finding for finding in found if finding.code == "H7")
+    assert (found[0].code, copies.nested_under) == ("H15", 0)
+    assert 0.6e9 < found[0].saving_ns < 0.63e9  # 0.12 of it before the first GPU event.
+    assert copies.saving_ns > 0.25e9
 
 
 def test_small_kernels_one_by_one(told):
-    first = told("bert_h100").findings[0]
-    assert first.code == "H2"
+    """The recording has stacks, which slow the host: that is said first."""
+    recording, first = (finding for finding in told("bert_h100").findings if finding.code in {"Q4", "H2"})
+    assert (recording.code, recording.severity, first.code) == ("Q4", "high", "H2")
     assert "A CUDA graph could replay the step" in first.evidence
 
 

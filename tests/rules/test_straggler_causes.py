@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rules.parallel import ParallelJob, Part, findings, plain
 
+pytestmark = pytest.mark.replayed
 CAUSES = {  # What is planted, and how it is told.
     "compute": (Part(gemm=200), "kernels take 1.8"),
     "more work": (Part(kernels=18), "runs 18 kernels"),

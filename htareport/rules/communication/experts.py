@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from htareport.algorithms.frame_packing import Packed, pack
+from htareport.job.replay import JobChange
 from htareport.rank.budget import at_most
 from htareport.rank.capability import Capability
 from htareport.rank.communication import awaited, kernels, sets_of
@@ -21,7 +22,7 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _MOST_CALLS = 2_000  # Of a group; the first, which are the same on every rank.
 _MOST_CALLS_IN_ALL = 4_000  # Of a rank; those of the groups with most calls.
@@ -116,12 +117,14 @@ class UnevenExchange(Rule[ExchangeEvidence]):
             costs[rank] = min(costs[rank], evidence.waits_ns, max(unexplained, 0.0))
         return costs
 
-    def change(self, job: JobEvidence[ExchangeEvidence]) -> Change:
+    def change(self, job: JobEvidence[ExchangeEvidence]) -> JobChange:
         shares = {(each.group, each.ranks): each.share for each in self._uneven(job)}
         every = job.facts.transfers
         every = every[every["collective"].str.startswith("all_to_all").to_numpy(dtype=bool)]
         share = [shares.get(key, 0.0) for key in zip(every["process_group"], every["ranks"], strict=True)]
-        return Change(shorter=dict(zip(every["first"].tolist(), (every["transfer"] * share).tolist(), strict=True)))
+        return JobChange(
+            transfer_ns=dict(zip(every["first"].tolist(), (every["transfer"] * share).tolist(), strict=True))
+        )
 
     def tell(self, job: JobEvidence[ExchangeEvidence]) -> Finding | None:
         uneven = self._uneven(job)

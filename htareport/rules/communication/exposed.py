@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.job.replay import JobChange
 from htareport.rank.capability import Capability
 from htareport.rank.collective_names import OTHER
 from htareport.rank.communication import (
@@ -122,6 +123,10 @@ class ExposedCommunication(Rule[ExposedCommunicationEvidence]):
             groups=_groups(rank, rows.assign(awaited=covered_by(rank, claim, rows)), every),
             world=world_size_of(rank.captures[0].meta) or 1,
         )
+
+    def change(self, job: JobEvidence[ExposedCommunicationEvidence]) -> JobChange:
+        del job
+        return JobChange(transfer_share=0.0)
 
     def tell(self, job: JobEvidence[ExposedCommunicationEvidence]) -> Finding | None:
         if job.saving_share < self.least:

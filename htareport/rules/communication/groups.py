@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from htareport.job.matching import Matching
+from htareport.job.replay import JobChange
 from htareport.job.transfers import KIND, MIN_TRANSFERS, excess_by_call, medians_by_group
 from htareport.rank.capability import Capability
 from htareport.rank.collective_calls import PER_SEQ
@@ -17,7 +18,7 @@ from htareport.report import Unit
 from htareport.report.findings import Finding, Severity
 from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 
@@ -62,8 +63,8 @@ class SlowGroup(Rule[Evidence]):
         job.shared.slow_group_ns = costs
         return costs
 
-    def change(self, job: JobEvidence[Any]) -> Change:
-        return Change(shorter=excess_by_call(job.facts.transfers, self._slow(job), "best"))
+    def change(self, job: JobEvidence[Any]) -> JobChange:
+        return JobChange(transfer_ns=excess_by_call(job.facts.transfers, self._slow(job), "best"))
 
     def tell(self, job: JobEvidence[Any]) -> Finding | None:
         slow = self._slow(job)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from htareport.job.replay import JobChange
 from htareport.job.transfers import KIND, MIN_TRANSFERS, excess_by_call, medians_by_group
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
@@ -16,7 +17,7 @@ from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _DEVIATION = 1.4826  # Of a normal distribution: its standard deviation over the median distance from the middle.
 _SCATTER = 0.05  # Of the middle: groups that differ by less are equal, however well the others agree.
@@ -82,8 +83,8 @@ class SlowLink(Rule[HostEvidence]):
             costs[rank] = min(max(unexplained, 0.0), excess)
         return costs
 
-    def change(self, job: JobEvidence[HostEvidence]) -> Change:
-        return Change(shorter=excess_by_call(job.facts.transfers, self._slow(job).own, "middle"))
+    def change(self, job: JobEvidence[HostEvidence]) -> JobChange:
+        return JobChange(transfer_ns=excess_by_call(job.facts.transfers, self._slow(job).own, "middle"))
 
     def tell(self, job: JobEvidence[HostEvidence]) -> Finding | None:
         slow = self._slow(job)

@@ -15,12 +15,14 @@ from htareport.rank.communication import awaited, in_backward, is_of_layers, ker
 from htareport.rank.host_rows import per
 from htareport.rank.interval_sets import Sets, common, total
 from htareport.rank.rank import Rank
+from htareport.rank.replay.host_edits import edit_without_collectives
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
+_BUCKET_BYTES = 4 * 2**20  # Collectives of less go into one as well, if small ones are put together.
 _NORM = re.compile(r"^SyncBatchNorm")
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 
@@ -70,16 +72,17 @@ class SmallMessages(Rule[SmallMessagesEvidence]):
         rows = kernels(rank)
         hosted = max(len(capture.devices) for capture in rank.captures)
         limit = 1024 * np.where(rows["group_size"] > max(hosted, 1), self.far, self.near)
-        small = rows[(rows["bytes"] < limit).to_numpy(dtype=bool) & _joinable(rank, rows)]
+        is_joinable = _joinable(rank, rows)
+        small = rows[(rows["bytes"] < limit).to_numpy(dtype=bool) & is_joinable]
         if len(small) < self.calls * per(rank) or small["dur"].sum() < self.share * rows["dur"].sum():
             return None
-        small = small.assign(least=moving(small))
-        kinds = ["device", "capture", "step", "what"]
-        rest = small[small.sort_values("least", kind="stable").duplicated(kinds, keep="last").reindex(small.index)]
+        rest = _all_but_the_longest(small)
+        joined = _all_but_the_longest(rows[(rows["bytes"] < _BUCKET_BYTES).to_numpy(dtype=bool) & is_joinable])
         claim = common(awaited(rank), sets_of(rank, rest.assign(ts=rest["end"] - rest["least"])))
         return (
             SmallMessagesEvidence(
                 claim=claim,
+                edit=edit_without_collectives(rank, joined),
                 spans=rank.spans(claim, name=str(small["what"].mode().iloc[0])),
                 calls=len(small) / per(rank),
                 size=float(small["bytes"].median()),
@@ -102,6 +105,15 @@ class SmallMessages(Rule[SmallMessagesEvidence]):
             assumption="One of each kind and step stays, and takes no longer than the longest does now.",
             snippet="with torch.distributed._coalescing_manager():\n    for t in tensors:\n        dist.all_reduce(t)",
         )
+
+
+def _all_but_the_longest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Collectives of each step and kind but for the one that moves bytes longest; `least` is for how long at least."""
+    rows = rows.assign(least=moving(rows))
+    kinds = ["device", "capture", "step", "what"]
+    is_other = rows.sort_values("least", kind="stable").duplicated(kinds, keep="last").reindex(rows.index)
+    others: pd.DataFrame = rows[is_other]
+    return others
 
 
 def _joinable(rank: Rank, rows: pd.DataFrame) -> NDArray[np.bool_]:

@@ -6,120 +6,119 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from htareport.algorithms import intervals
 from htareport.algorithms.frame_packing import Packed
-from htareport.algorithms.intervals import Intervals
 from htareport.job.direct_waits import direct_waits
+from htareport.job.replay import JobChange
 from htareport.rank.capability import Capability
-from htareport.rank.communication import awaited, compute, first, moving, sets_of, steps_of
-from htareport.rank.direct_calls import direct_calls, other_direct_kernels, pipeline_kernels
+from htareport.rank.communication import awaited, sets_of
+from htareport.rank.direct_calls import direct_calls, other_direct_kernels
 from htareport.rank.host_rows import per
-from htareport.rank.interval_sets import Lane, Sets, common, total
+from htareport.rank.interval_sets import common, total
+from htareport.rank.pipeline_stage import stage_work
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
-from htareport.report.findings import Finding, Span
+from htareport.report.findings import Finding, Severity, Span
+from htareport.report.number_lists import listed as numbers
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
-_UNEVEN = 0.1  # Of the mean: stages whose compute differs by more are unbalanced.
 _MOST_SPANS, _MOST_TOLD = 5, 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class BubbleEvidence(Evidence):
-    """How long a stage of a pipeline waits for others, as shares of the step, and what its schedule costs by itself."""
-
-    bubble_share: float
-    ideal_share: float
-    stages: int
-    micro_batches: float  # Per step.
-    compute_ns: float  # Per step and device.
-
-
 @dataclass(frozen=True)
-class PipelineBubble(Rule[BubbleEvidence]):
-    """Stages of a pipeline wait for each other longer than its schedule must.
+class PipelineBubble(Rule[Evidence]):
+    """Stages of a pipeline wait for each other: for one that computes longer, or because of the schedule.
 
     ## When it speaks
-    Compute waits for what other stages send, without the bytes that move, for a share of the step that is more than
-    `points` above what p stages and m micro-batches cost by themselves, (p − 1)/(m + p − 1). p is the size of the
-    pipeline's group, m how much comes per step from the stage that sends most (with several chunks per stage, of all).
-    What sends must be recorded with the rank (`Src Rank`, PyTorch 2.5 and later), in a group of the whole pipeline;
-    calls that go together in one kernel are not told apart, and not counted.
+    Ranks are stages of a pipeline, and wait for other stages for at least `least` of the step, bytes that move apart.
+    A stage whose compute takes at least 10 % longer than that of the others is named. What p stages and m micro-batches
+    cost by themselves is (p − 1)/(m + p − 1); p is the size of the pipeline's group, m how much comes per step from the
+    stage that sends most. What sends must be recorded with the rank (`Src Rank`, PyTorch 2.5 and later), in a group of
+    the whole pipeline; calls that go together in one kernel are not told apart, and not counted.
 
     ## What it could save
-    In each step those waits, but for what the schedule costs by itself.
+    What the step gains if the stages that compute longest take as long as the others, by a replay of the job. Nothing
+    where stages are even: then the waiting is the schedule's.
 
     ## What to do
-    {uneven|Move layers from the stages that compute longest to the others. }Compare the compute of all stages, with
-    embedding and loss; use more micro-batches, or several chunks per stage (an interleaved schedule).
+    - **slow device**: The device of rank {ranks|N} is slow: it takes longer for the same kernels. Compare clocks, power
+      limit, temperature and ECC errors (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `amd-smi metric`), and try another one.
+    - **uneven**: Move layers from rank {ranks|N} to other stages. Count the embedding and the loss.
+    - **schedule**: Use more micro-batches, or several chunks per stage (an interleaved schedule).
 
     ## How to verify
-    Compute by rank differs less; exposed communication goes down.
+    Compute by rank differs less, and exposed communication goes down.
     """
 
     code, title, family, section = "N16", "Pipeline stages wait", Family.COMMUNICATION, "temporal_breakdown"
     requires = frozenset({Capability.GPU, Capability.COMM, Capability.STEPS})
 
-    points: float = 0.05
+    least: float = 0.05
 
-    def look(self, rank: Rank) -> BubbleEvidence | None:
-        rows = pipeline_kernels(rank)
-        if not len(rows):
+    def look(self, rank: Rank) -> Evidence | None:
+        return Evidence() if stage_work(rank) else None
+
+    def change(self, job: JobEvidence[Evidence]) -> JobChange | None:
+        pipeline = job.facts.pipeline
+        long = _long_stages(job)
+        if pipeline is None or not long:
             return None
-        received = rows[~rows["sends"].to_numpy(dtype=bool) & (rows["step"] != OUTSIDE).to_numpy()]
-        if not len(received):
+        return JobChange(device_scale={rank: 1 / ratio for rank, ratio in long.items()})
+
+    def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
+        pipeline = job.facts.pipeline
+        if pipeline is None or pipeline.bubble_share < self.least:
             return None
-        stages, batches = int(received["group_size"].max()), float(received["peer"].value_counts().max()) / per(rank)
-        ideal = (stages - 1) / (batches + stages - 1)
-        waits = common(awaited(rank), sets_of(rank, rows.assign(end=rows["end"] - moving(rows))))
-        bubble, claim = rank.share(waits), Sets()
-        if bubble > ideal + self.points:
-            claim = {lane: _beyond(rank, lane, mine, ideal) for lane, mine in waits.items()}
-        return BubbleEvidence(
-            claim=claim,
-            spans=rank.spans(claim, name="wait for another stage"),
-            bubble_share=bubble,
-            ideal_share=ideal,
-            stages=stages,
-            micro_batches=batches,
-            compute_ns=total(compute(rank)) / per(rank),
+        stage = next(iter(pipeline.stages.values()))
+        long, bubble = _long_stages(job), job.percent(pipeline.bubble_share)
+        schedule = job.percent(stage.schedule_share)
+        evidence = (
+            f"Stages wait for each other in {bubble} of the step on average, bytes that move apart. "
+            f"{stage.stages} stages and {stage.micro_batches:.3g} micro-batches per step cost {schedule} by themselves."
         )
-
-    def tell(self, job: JobEvidence[BubbleEvidence]) -> Finding | None:
-        if not job.max_saving_ns:
-            return None
-        worst = job.worst
-        times = {rank: evidence.compute_ns for rank, evidence in job.by_rank.items()}
-        least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        uneven = times[most] - times[least] > _UNEVEN * sum(times.values()) / len(times)
-        ranks = tuple(sorted(rank for rank, saving in job.saving_by_rank.items() if saving))
-        stages = f"rank {most} computes {job.time(times[most])} per step, rank {least} {job.time(times[least])}"
+        if not long:
+            return self.finding(
+                job,
+                f"The pipeline's schedule leaves its stages idle for {bubble} of the step",
+                severity=Severity.LOW,
+                evidence=evidence,
+                cases=("schedule",),
+                snippet=_INTERLEAVED,
+                spans=(),
+            )
+        worst = max(long, key=lambda rank: long[rank])
+        times, others = pipeline.stages[worst].compute_ns, pipeline.stages[worst].compute_ns / long[worst]
+        slow = [rank for rank in long if rank in job.facts.slow_devices]
+        because = "its device is slow" if worst in slow else "it computes more"
         return self.finding(
             job,
-            f"Pipeline stages wait for each other in {job.percent(worst.bubble_share)} of the step, where the schedule "
-            f"costs {job.percent(worst.ideal_share)}",
-            evidence=f"So it is on rank {job.worst_rank}: {worst.micro_batches:.3g} micro-batches per step go through "
-            f"{worst.stages} stages, which by itself costs (p − 1)/(m + p − 1){f'; {stages}' if uneven else ''}.",
-            values={} if uneven else {"uneven": ""},
-            assumption="What is waited for beyond the schedule's own bubble goes away when stages are even.",
-            snippet="schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)",
-            ranks=ranks if len(ranks) < job.num_ranks else (),
+            f"The pipeline waits for rank {worst}, whose stage takes {long[worst]:.2f} times as long as the others",
+            evidence=f"Rank {worst} computes for {job.time(times)} per step, the other stages for {job.time(others)} "
+            f"on average: {because}. {evidence}",
+            values={"ranks": numbers(sorted(long))},
+            cases=("slow device",) if worst in slow else ("uneven",),
+            assumption="That stage takes as long as the others do.",
+            snippet="" if worst in slow else _INTERLEAVED,
+            ranks=tuple(sorted(long)),
+            spans=(),
         )
 
 
-def _beyond(rank: Rank, lane: Lane, waits: Intervals, ideal: float) -> Intervals:
-    """Of waits, in each step what is left behind so much of the step: the earliest counts as the schedule's own."""
-    parts = [intervals.EMPTY]
-    for window in steps_of(rank, lane):
-        mine = intervals.intersection(waits, window[None])
-        parts.append(intervals.difference(mine, first(mine, round(ideal * int(window[1] - window[0])))))
-    return np.concatenate(parts)
+_INTERLEAVED = "schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * num_stages)"
+
+
+def _long_stages(job: JobEvidence[Evidence]) -> dict[int, float]:
+    """Stages that compute longer than the others, with how many times as long; slow devices among them first."""
+    pipeline = job.facts.pipeline
+    if pipeline is None:
+        return {}
+    long, slow = pipeline.long_stages(), job.facts.slow_devices
+    named = {rank: slow[rank].ratio for rank in long if rank in slow}
+    return named or long
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from htareport.job.replay import JobChange
 from htareport.job.transfers import KIND, MIN_TRANSFERS, excess_by_call, medians_by_group
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
@@ -21,7 +22,7 @@ from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _GROUP = ["collective", "process_group", "group_size", "ranks"]
 _SHOWN = 3
@@ -81,8 +82,8 @@ class FallingBandwidth(Rule[Evidence]):
             for rank, excess in sums.items()
         }
 
-    def change(self, job: JobEvidence[Evidence]) -> Change:
-        return Change(shorter=excess_by_call(job.facts.transfers, self._slow(job), "usual"))
+    def change(self, job: JobEvidence[Evidence]) -> JobChange:
+        return JobChange(transfer_ns=excess_by_call(job.facts.transfers, self._slow(job), "usual"))
 
     def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
         slow = self._slow(job)

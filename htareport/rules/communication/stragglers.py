@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from htareport.job.arrival_skew import ArrivalSkew
 from htareport.job.arrivals import is_late
 from htareport.job.own_work import Difference, difference
+from htareport.job.replay import JobChange
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import short
 from htareport.rank.idle import Cause
@@ -21,7 +20,7 @@ from htareport.report.findings import Finding, Span
 from htareport.report.number_lists import listed as numbers
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule, severity_of
-from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_NAMED = 5, 3
@@ -53,7 +52,7 @@ class Straggler(Rule[Evidence]):
 
     code, title, family, section = "N4", "One rank is late", Family.COMMUNICATION, "stragglers"
     requires = _REQUIRES
-    reattributes_from, confidence = "N1", "high"
+    reattributes_from, confidence, enables = "N1", "high", True
 
     def look(self, rank: Rank) -> Evidence | None:
         del rank  # What is said of it stands in the facts of the job.
@@ -62,12 +61,12 @@ class Straggler(Rule[Evidence]):
     def reattributed_ns(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         return job.facts.arrival_skew.straggling_ns
 
-    def change(self, job: JobEvidence[Evidence]) -> Change:
-        return Change(late=np.isin(job.facts.matching.calls["rank"].to_numpy(), job.facts.arrival_skew.stragglers))
+    def change(self, job: JobEvidence[Evidence]) -> JobChange:
+        return JobChange(without_lateness=frozenset(job.facts.arrival_skew.stragglers))
 
     def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
         skew = job.facts.arrival_skew
-        if not skew.stragglers:
+        if not skew.stragglers or job.facts.pipeline:  # In a pipeline, stages are done at different times.
             return None
         named = skew.stragglers[:_MOST_NAMED]
         # What is waited for, where that is known: lateness alone counts again at each collective that hides it.
@@ -186,7 +185,7 @@ class StragglerCause(Rule[Evidence]):
         causes = {
             rank: cause for rank in skew.stragglers[:_MOST_NAMED] if (cause := cause_of(job, rank, self.explains))
         }
-        if not causes:
+        if not causes or job.facts.pipeline:
             return None
         rank, cause = next(iter(causes.items()))
         share = max(skew.straggling_ns.values()) / job.step_ns if job.step_ns else 0.0

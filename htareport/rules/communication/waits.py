@@ -10,13 +10,15 @@ from typing import Any
 import pandas as pd
 
 from htareport.job.arrival_skew import ArrivalSkew
+from htareport.job.facts import JobFacts
+from htareport.job.replay import JobChange
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
 from htareport.rank.steps import OUTSIDE
 from htareport.report.findings import Finding, Span
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
-from htareport.rules.engine.evidence import Change, Evidence, JobEvidence
+from htareport.rules.engine.evidence import Evidence, JobEvidence
 
 _REQUIRES = frozenset({Capability.GPU, Capability.COMM})
 _MOST_SPANS, _MOST_TOLD = 5, 3
@@ -49,7 +51,7 @@ class SkewDominates(Rule[Evidence]):
 
     code, title, family, section = "N3", "Ranks wait for each other", Family.COMMUNICATION, "collectives"
     requires = _REQUIRES
-    reattributes_from = "N1"
+    reattributes_from, is_general = "N1", True
 
     waiting: float = 0.5
     least: float = 0.02
@@ -66,19 +68,12 @@ class SkewDominates(Rule[Evidence]):
         taken = {rank: share * max(wait - uneven.get(rank, 0.0), 0.0) for rank, wait in skew.waiting_ns.items()}
         return taken if max(taken.values()) >= self.least * job.step_ns else {}
 
-    def change(self, job: JobEvidence[Evidence]) -> Change | None:
-        if uneven_compute(job):
-            return None  # It is not known which of the waits these are.
-        skew, matching = job.facts.arrival_skew, job.facts.matching
-        chosen = matching.kinds.set_index(["collective", "process_group"]).index.isin(
-            waiting_kinds(skew.arrivals, self.waiting).index
-        )
-        calls = matching.calls
-        late = calls["kind"].isin(matching.kinds["kind"][chosen]) & ~calls["rank"].isin(skew.stragglers)
-        return Change(late=late.to_numpy(), to_mean=True)
+    def change(self, job: JobEvidence[Evidence]) -> JobChange:
+        del job
+        return JobChange(is_balanced=True)
 
     def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
-        if not job.max_saving_ns:
+        if not job.max_saving_ns or job.facts.pipeline:  # There, waiting is part of the schedule.
             return None
         skew = job.facts.arrival_skew
         kinds = waiting_kinds(skew.arrivals, self.waiting)
@@ -169,15 +164,15 @@ class UnevenCompute(Rule[Evidence]):
     def reattributed_ns(self, job: JobEvidence[Evidence]) -> Mapping[int, float]:
         return uneven_compute(job, self.spread)
 
-    def change(self, job: JobEvidence[Evidence]) -> Change:
-        times = compute_times(job.facts.arrival_skew)
+    def change(self, job: JobEvidence[Evidence]) -> JobChange:
+        times = compute_times(job.facts)
         mean = sum(times.values()) / len(times)
-        return Change(compute={rank: 1 - mean / time for rank, time in times.items() if time})
+        return JobChange(device_scale={rank: mean / time for rank, time in times.items() if time})
 
     def tell(self, job: JobEvidence[Evidence]) -> Finding | None:
         if not job.max_saving_ns:
             return None
-        times = compute_times(job.facts.arrival_skew)
+        times = compute_times(job.facts)
         least, most = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         kernels = {
             rank: float(job.facts.arrival_skew.own_work[rank].kernel_table()["count"].sum()) for rank in (least, most)
@@ -195,10 +190,14 @@ class UnevenCompute(Rule[Evidence]):
         )
 
 
-def compute_times(skew: ArrivalSkew) -> dict[int, float]:
-    """Compute per step of each rank that takes part in matched collectives, ns."""
-    there = set(skew.arrivals["rank"])
-    return {rank: work.compute_ns for rank, work in skew.own_work.items() if rank in there}
+def compute_times(facts: JobFacts) -> dict[int, float]:
+    """Compute per step of each rank that takes part in matched collectives, ns; of slow devices as if they were not."""
+    there, slow = set(facts.arrival_skew.arrivals["rank"]), facts.slow_devices
+    return {
+        rank: work.compute_ns / (slow[rank].ratio if rank in slow else 1.0)
+        for rank, work in facts.arrival_skew.own_work.items()
+        if rank in there
+    }
 
 
 def uneven_compute(job: JobEvidence[Evidence], spread: float = 0.05) -> Mapping[int, float]:
@@ -207,8 +206,8 @@ def uneven_compute(job: JobEvidence[Evidence], spread: float = 0.05) -> Mapping[
     Nothing where a straggler is named, or only some of the ranks are recorded: others may have more or less.
     """
     skew = job.facts.arrival_skew
-    times = compute_times(skew)
-    if skew.stragglers or not times or len(times) < job.facts.world_size / 2:
+    times = compute_times(job.facts)
+    if skew.stragglers or job.facts.pipeline or not times or len(times) < job.facts.world_size / 2:
         return {}
     mean, apart = sum(times.values()) / len(times), max(times.values()) - min(times.values())
     error = math.sqrt(sum(skew.own_work[rank].compute_error_ns ** 2 for rank in times) / len(times))

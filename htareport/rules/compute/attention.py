@@ -13,12 +13,12 @@ from htareport.rank.attention_chains import Chain, Scores, chains
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, shortened
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
 
 _MISALIGNED = re.compile(r"[a-z0-9_]*_align[124]\b")
 _ALIGNED = 8  # Elements of two bytes that are loaded at once.
@@ -103,6 +103,7 @@ class UnfusedAttention(Rule[AttentionEvidence]):
             num_steps=rank.num_steps,
             low_share=low / high,
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def tell(self, job: JobEvidence[AttentionEvidence]) -> Finding | None:
@@ -128,8 +129,7 @@ class UnfusedAttention(Rule[AttentionEvidence]):
             evidence=evidence,
             cases=("fallback" if worst.scores.is_fallback else "plain",),
             low_ns=round(job.max_saving_ns * worst.low_share),
-            assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that."
-            + held_up(job),
+            assumption="Fused attention reaches 45 % of the device's peak; the lower estimate is half of that.",
             snippet="out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         )
 

@@ -23,7 +23,6 @@ from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of
-from htareport.rules.engine.wording import held_up
 
 _COPY = re.compile(r"^aten::copy_$")
 _CASTS = re.compile(r"^aten::(?:copy_|_to_copy|to|type_as|float|half|bfloat16|_autocast_to_\w+)$")
@@ -106,7 +105,7 @@ class Casts(Rule[CastEvidence]):
             "compute",
             evidence=f"{counted(worst.calls, 'call')}: {pairs}." + (f" They lie within {owners}." if owners else ""),
             cases=("within operators" if main and not main.startswith("autograd::") else "alone",),
-            assumption="70 % of them go, or run within the work before or behind them." + held_up(job),
+            assumption="70 % of them go, or run within the work before or behind them.",
             snippet="model = model.to(torch.bfloat16)  # Instead of converting float32 weights in each step"
             if main
             else "x = x.to(torch.bfloat16)  # Once, where it is made",

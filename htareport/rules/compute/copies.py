@@ -16,10 +16,10 @@ from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_kernels import times_of, within
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
 
 _MOVES = re.compile(
     r"^aten::(?:cat|_cat|stack|clone|contiguous|pad|constant_pad_nd|index_select|repeat|repeat_interleave)$"
@@ -94,6 +94,7 @@ class Moves(Rule[MovesEvidence]):
             time=int(times.sum()) / rank.num_steps,
             share=min(1.0, int(times.sum()) / whole),
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def tell(self, job: JobEvidence[MovesEvidence]) -> Finding | None:
@@ -108,7 +109,7 @@ class Moves(Rule[MovesEvidence]):
             evidence=f"{job.time(worst.time)} {job.per_step}, {job.percent(worst.share)} of the time in which the "
             f"device computes or copies: {by}.",
             cases=cases,
-            assumption="Half of it is not needed, or runs within the work before or behind it." + held_up(job),
+            assumption="Half of it is not needed, or runs within the work before or behind it.",
             snippet="cache[:, length : length + new.shape[1]] = new  # Instead of torch.cat((cache, new), 1)"
             if any("cat" in name for name, _ in worst.operators)
             else "",

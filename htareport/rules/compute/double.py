@@ -21,7 +21,6 @@ from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
-from htareport.rules.engine.wording import held_up
 
 _DOUBLE = re.compile(r"(?<![a-z])dgemm|d884gemm|f64f64|_f64_")
 _SHOWN = 3
@@ -85,8 +84,7 @@ class Float64(Rule[Float64Evidence]):
             f"Work in float64 takes {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of "
             f"compute",
             evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
-            assumption="Half of the bytes go; matrix products gain more where the device has little float64."
-            + held_up(job),
+            assumption="Half of the bytes go; matrix products gain more where the device has little float64.",
             snippet="x = torch.from_numpy(array).to(torch.float32)",
         )
 

@@ -17,7 +17,6 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
-from htareport.rules.engine.wording import held_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,5 +78,5 @@ class TooFewBlocks(Rule[FillEvidence]):
             f"{worst.processors} "
             f"processors: {listed(job)} {job.per_step}.",
             low_ns=0,
-            assumption="Half of the processors without work can be used; the lower estimate is none." + held_up(job),
+            assumption="Half of the processors without work can be used; the lower estimate is none.",
         )

@@ -18,10 +18,10 @@ from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_inputs import inputs_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel")
 _OPTIMIZER = re.compile(r"^Optimizer\.|optimizer.*step", re.IGNORECASE)
@@ -103,6 +103,7 @@ class ElementwiseChains(Rule[ChainEvidence]):
             count=int(chains.sum()) / rank.num_steps,
             main=_main_chain(rank, events),
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def tell(self, job: JobEvidence[ChainEvidence]) -> Finding | None:
@@ -113,8 +114,7 @@ class ElementwiseChains(Rule[ChainEvidence]):
             f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step}",
             evidence=f"{worst.count:,.4g} chains take {job.time(worst.time_ns)} {job.per_step}; most of it "
             f"({worst.main.calls:,.4g} of them, {job.time(worst.main.time_ns)}) {chain} on {worst.main.shapes}.",
-            assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the memory bandwidth."
-            + held_up(job),
+            assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the bandwidth.",
             snippet="activation = torch.compile(activation)",
         )
 

@@ -18,7 +18,6 @@ from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
-from htareport.rules.engine.wording import held_up
 
 # What PyTorch calls the nodes of the backward pass, and the operators that these call.
 _NODES = re.compile(
@@ -84,8 +83,7 @@ class IndexingBackward(Rule[IndexingEvidence]):
             f"{job.percent(worst.compute_share)} of compute",
             evidence=f"By operator: {by}. Kernels: {listed(job)}.",
             cases=("embedding" if embeds else "indexing",),
-            assumption="Without sorting and gradients of full size it takes 40 %; the lower estimate is nothing."
-            + held_up(job),
+            assumption="Without sorting and gradients of full size it takes 40 %; the lower estimate is nothing.",
             snippet="table = torch.nn.EmbeddingBag(rows, size, sparse=True)\n"
             "optimizer = torch.optim.SparseAdam(list(table.parameters()))"
             if embeds

@@ -15,7 +15,6 @@ from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
-from htareport.rules.engine.wording import held_up
 
 _TO_LAST = re.compile(r"nchwToNhwc|nchw2nhwc|NCHWToNHWC", re.IGNORECASE)
 _FROM_LAST = re.compile(r"nhwcToNchw|nhwc2nchw", re.IGNORECASE)
@@ -72,7 +71,7 @@ class LayoutConversions(Rule[LayoutEvidence]):
             f"Layout conversions around convolutions cost up to {job.max_saving} {job.per_step}",
             evidence=f"They are {job.percent(worst.compute_share)} of compute: {listed(job)} {job.per_step}.",
             cases=("AMD",) if worst.is_amd else (),
-            assumption="No operator between the convolutions changes the order back." + held_up(job),
+            assumption="No operator between the convolutions changes the order back.",
             snippet="model = model.to(memory_format=torch.channels_last)\n"
             "images = images.to(memory_format=torch.channels_last)",
         )

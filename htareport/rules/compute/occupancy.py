@@ -25,7 +25,6 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
-from htareport.rules.engine.wording import held_up
 
 # Products, convolutions and attention (Triton's by its customary name) run well with few warps, by design.
 _BY_DESIGN = re.compile(
@@ -161,7 +160,7 @@ class LowOccupancy(Rule[OccupancyEvidence]):
             evidence=f"{job.percent(worst.compute_share)} of compute is kernels with an occupancy below "
             f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step}.",
             low_ns=0,
-            assumption="With more warps they take a fifth less; the lower estimate is nothing." + held_up(job),
+            assumption="With more warps they take a fifth less; the lower estimate is nothing.",
         )
 
 

@@ -17,12 +17,12 @@ from htareport.rank.compute_time import WORTH, asked, in_steps, operators, short
 from htareport.rank.operator_inputs import inputs_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 from htareport.rules.engine.recording import joined_words
-from htareport.rules.engine.wording import held_up
 
 _LETTERS = {
     "pow": "p", "mean": "m", "add": "a", "add_": "a", "rsqrt": "r", "mul": "x", "mul_": "x", "sub": "s", "sqrt": "q",
@@ -127,6 +127,7 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
             spans=rank.spans(claim),
             patterns=sorted(patterns, key=lambda pattern: -pattern[2])[:_MAX_PATTERNS],
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def tell(self, job: JobEvidence[UnfusedPatternEvidence]) -> Finding | None:
@@ -141,8 +142,7 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
             f"less {job.per_step}",
             evidence=f"{times} {job.per_step}, each in several kernels that read and write whole tensors.",
             values={"remedies": joined_words([pattern.remedy for pattern in patterns])},
-            assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth."
-            + held_up(job),
+            assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth.",
             snippet=patterns[0].snippet,
         )
 

@@ -17,7 +17,6 @@ from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
-from htareport.rules.engine.wording import held_up
 
 _SINGLE = re.compile(r"(?<![a-z])sgemm|convolve_sgemm|_simt_|ffma|(?<![a-z])scudnn|f32f32_f32f32|engine<float")
 _CONVOLUTION = re.compile(r"cudnn|convolve|fprop|dgrad|wgrad|winograd")
@@ -99,7 +98,7 @@ class NoTensorCores(Rule[TensorCoreEvidence]):
             values={"dtype": dtype, "scaler": scaler},
             cases=("16 bits" if worst.is_half else job.purpose,),
             assumption="In 16 bits they reach 60 % of the peak or 80 % of the bandwidth; without recorded shapes, they "
-            "take half." + held_up(job),
+            "take half.",
             snippet=""
             if worst.is_half
             else f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    {_RUN[job.infers]}',
@@ -170,6 +169,6 @@ class NoTf32(Rule[Tf32Evidence]):
             values={"results": "results"} if job.infers else None,
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption=f"They take {job.percent(1 - self.saved)} of their time, or what 60 % of the peak and 80 % of "
-            "the bandwidth leave." + held_up(job),
+            "the bandwidth leave.",
             snippet='torch.set_float32_matmul_precision("high")',
         )

@@ -23,12 +23,12 @@ from htareport.rank.operator_groups import (
 )
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
 
 _OLD_KERNEL = re.compile(r"sm75|sm80|cutlass_(?:75|80)|ampere|volta|turing")
 _DATA_CENTRE_GENERATIONS = (9, 10)  # Those with instructions of their own, which older kernels do not use.
@@ -88,6 +88,7 @@ def _roof_evidence(rank: Rank, below_roof: list[Group], goal: float, low_goal: f
         roof_share=sum(group.roof * group.time for group in below_roof) / sum(group.time for group in below_roof),
         low_share=low / high,
         requested_ns=asked(rank, saving),
+        edit=RankEdit(shorter_ns=saving),
     )
 
 
@@ -158,7 +159,7 @@ class BelowRoof(_RoofRule[RoofEvidence]):
             f"{job.max_saving} {job.per_step}",
             evidence=_listed(job),
             low_ns=round(job.max_saving_ns * job.worst.low_share),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
+            assumption="85 % of the roof is reached; 70 % is the lower estimate.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 
@@ -219,7 +220,7 @@ class Misaligned(_RoofRule[MisalignedEvidence]):
             cases=("sizes" if pads else "strides",),
             values={"pads": pads},
             low_ns=round(job.max_saving_ns * worst.low_share),
-            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate." + held_up(job),
+            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate.",
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
         )
 
@@ -271,7 +272,7 @@ class OldKernels(_RoofRule[RoofEvidence]):
             f"Kernels for older devices run for up to {job.max_saving} {job.per_step} longer than needed",
             evidence=_listed(job),
             low_ns=round(job.max_saving_ns * job.worst.low_share),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate." + held_up(job),
+            assumption="85 % of the roof is reached; 70 % is the lower estimate.",
         )
 
 

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2s
-from typing import NamedTuple
 
-import numpy as np
-
+from htareport.job.replay import JobChange
+from htareport.job.slow_devices import SlowDevice, slow_devices
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import compute_time
-from htareport.rank.equal_kernels import equal_kernels
-from htareport.rank.operator_work import NONE
+from htareport.rank.equal_work import equal_work
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
 from htareport.rules.engine.base import Family, Rule, severity_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
-
-_MAX_KERNELS = 64  # Of a rank that are compared: those of most time.
-_MIN_NS = 20_000  # Shorter kernels vary by themselves.
-
-
-class _SlowRank(NamedTuple):
-    """How many times as long a rank takes for the kernels that it shares with others."""
-
-    rank: int
-    ratio: float
-    spread: float
-    num_kernels: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +45,8 @@ class SlowRank(Rule[KernelTimesEvidence]):
     Run the rank on another GPU: its kernels are as fast as those of the others.
     """
 
+    is_estimate, follows = False, "N16"
+
     code, title, family, section = "C24", "One rank's device is slower", Family.COMPUTE, "kernel_distribution"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
 
@@ -71,32 +55,22 @@ class SlowRank(Rule[KernelTimesEvidence]):
     spread: float = 0.03
 
     def look(self, rank: Rank) -> KernelTimesEvidence | None:
-        events = equal_kernels(rank)
-        events = events[events["alone"]]
-        if events["key"].nunique() < self.kernels:
+        times = equal_work(rank)
+        if len(times) < self.kernels:
             return None
-        groups = events.groupby("key")
-        table = groups["dur"].agg(["median", "sum"])
-        table = table[table["median"] >= _MIN_NS].nlargest(_MAX_KERNELS, "sum")
-        if len(table) < self.kernels:
-            return None
-        first = groups[["name", "grid", "operator", "shapes"]].first().loc[table.index]
-        strings = rank.loaded.strings
-        keys = [_digest(strings[code] if code != NONE else "" for code in codes) for codes in first.to_numpy().tolist()]
         return KernelTimesEvidence(
-            median_ns=dict(zip(keys, table["median"].tolist(), strict=True)),
-            compute_ns=compute_time(rank) / rank.num_steps / max(len(rank.devices), 1),
+            median_ns=times, compute_ns=compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
         )
 
+    def change(self, job: JobEvidence[KernelTimesEvidence]) -> JobChange:
+        return JobChange(device_scale={rank: 1 / slow.ratio for rank, slow in self._slow(job).items()})
+
+    def _slow(self, job: JobEvidence[KernelTimesEvidence]) -> dict[int, SlowDevice]:
+        times = {rank: evidence.median_ns for rank, evidence in job.by_rank.items()}
+        return slow_devices(times, self.kernels, self.ratio, self.spread)
+
     def tell(self, job: JobEvidence[KernelTimesEvidence]) -> Finding | None:
-        times_by_kernel = defaultdict[str, list[float]](list)
-        for evidence in job.by_rank.values():
-            for key, time in evidence.median_ns.items():
-                times_by_kernel[key].append(time)
-        for times in times_by_kernel.values():
-            times.sort()
-        compared = (self._compared(rank, evidence, times_by_kernel) for rank, evidence in job.by_rank.items())
-        slow_ranks = list(filter(None, compared))
+        slow_ranks = list(self._slow(job).values())
         if not slow_ranks:
             return None
         slowest = max(slow_ranks, key=lambda slow_rank: (slow_rank.ratio, -slow_rank.rank))
@@ -114,27 +88,3 @@ class SlowRank(Rule[KernelTimesEvidence]):
             f"{slowest.spread:.3f} apart), {job.time(extra)} of its compute {job.per_step}.{also}",
             assumption="The others wait for it; then the step is shorter by as much.",
         )
-
-    def _compared(
-        self, rank: int, evidence: KernelTimesEvidence, times_by_kernel: Mapping[str, Sequence[float]]
-    ) -> _SlowRank | None:
-        """Compare a rank to the median of the others, whose times are sorted; None where it is not slower."""
-        shared = [(time, times_by_kernel[kernel]) for kernel, time in evidence.median_ns.items()]
-        ratios = [time / _median_without(times, time) for time, times in shared if len(times) > 1]
-        if len(ratios) < self.kernels:
-            return None
-        low, middle, high = np.percentile(ratios, [25, 50, 75]).tolist()
-        is_slow = middle >= self.ratio and high - low <= self.spread
-        return _SlowRank(rank, middle, high - low, len(ratios)) if is_slow else None
-
-
-def _median_without(times: Sequence[float], time: float) -> float:
-    """The median of sorted times without one of them."""
-    index, remaining = bisect_left(times, time), len(times) - 1
-    low, high = (times[middle + (middle >= index)] for middle in ((remaining - 1) // 2, remaining // 2))
-    return (low + high) / 2
-
-
-def _digest(texts: Iterable[str]) -> str:
-    """A short name for kernels that do equal work, the same on all ranks."""
-    return blake2s("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -17,10 +17,11 @@ from htareport.rank.host_rows import coded
 from htareport.rank.memory import fill, fullest
 from htareport.rank.operator_work import NONE
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up, sized
+from htareport.rules.engine.wording import sized
 
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 _MIN_MATCHED = 0.8  # Of their time that equals work of the forward pass; gradients of gradients do not.
@@ -111,6 +112,7 @@ class Recomputed(Rule[RecomputeEvidence]):
             compute_share=time / compute_time(rank),
             operators=[(name, duration / rank.num_steps) for name, duration in longest],
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def _free_memory(self, rank: Rank, recomputation: _Recomputation) -> FreeMemory | None:
@@ -154,7 +156,7 @@ class Recomputed(Rule[RecomputeEvidence]):
             f"Computing activations again takes up to {job.max_saving} {job.per_step}",
             evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the "
             f"backward pass (activation checkpointing): {times} {job.per_step}. {recorded}",
-            assumption=assumption + held_up(job),
+            assumption=assumption,
             confidence="low" if memory.free_bytes is None else "medium",
             snippet=_SELECTIVE,
             low_share=0.0 if memory.free_bytes is None else self.low_share,

@@ -22,7 +22,6 @@ from htareport.report.findings import Finding, Severity
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
 
 _GOOD = 0.85  # Of the bandwidth: what good kernels reach.
 _OWN_MATRIX = 0.7  # Of the bandwidth: from here on each product is taken to read a matrix of its own from memory.
@@ -145,7 +144,7 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
             cases=("together", *serving),
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="They share one matrix, which is read once for all, unless they reach 70 % of the bandwidth "
-            "already. The lower estimate is for a matrix each, read at 85 % of it." + held_up(job),
+            "already. The lower estimate is for a matrix each, read at 85 % of it.",
             snippet=_FUSED,
         )
 

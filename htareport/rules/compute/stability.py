@@ -15,10 +15,10 @@ from htareport.rank.compute_time import asked, shortened
 from htareport.rank.equal_kernels import equal_kernels, largest_excess
 from htareport.rank.interval_sets import total
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
-from htareport.rules.engine.wording import held_up
 
 _MIN_SHARE = 0.001  # Of the step: kernels that could save less are not looked at.
 
@@ -88,6 +88,7 @@ class UnstableKernels(Rule[ExcessEvidence]):
             spans=rank.spans(claim),
             excess=largest_excess(rank, events, excess),
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def _excess(self, events: pd.DataFrame) -> NDArray[np.float64]:
@@ -114,7 +115,7 @@ class UnstableKernels(Rule[ExcessEvidence]):
             job,
             f"Kernels take unequal times for equal work: up to {job.max_saving} {job.per_step} above their best",
             evidence=f"Above the best quarter of calls at the same position of each step: {_listed(job)} per step.",
-            assumption="Each call takes as long as the best quarter at its position of the step." + held_up(job),
+            assumption="Each call takes as long as the best quarter at its position of the step.",
         )
 
 
@@ -198,6 +199,7 @@ class SlowedByCommunication(Rule[SlowedEvidence]):
             slowdown=float((slow["median_overlapped"] / slow["median"]).median()),
             hidden_ns=hidden / rank.num_steps,
             requested_ns=asked(rank, saving),
+            edit=RankEdit(shorter_ns=saving),
         )
 
     def tell(self, job: JobEvidence[SlowedEvidence]) -> Finding | None:
@@ -209,8 +211,7 @@ class SlowedByCommunication(Rule[SlowedEvidence]):
             f"more per step. In return, overlap hides {job.time(worst.hidden_ns)} of communication per step"
             f"{', which is more than it costs' if worst.hidden_ns > job.max_saving_ns else ''}.",
             low_ns=0,
-            assumption="Collectives stay hidden and slow no compute. The lower estimate is that this is impossible."
-            + held_up(job),
+            assumption="Collectives stay hidden and slow no compute. The lower estimate is that this is impossible.",
             snippet="NCCL_MAX_CTAS=8 torchrun main.py",
         )
 

@@ -24,7 +24,6 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import JobEvidence
 from htareport.rules.engine.kernel_evidence import KernelEvidence, listed
-from htareport.rules.engine.wording import held_up
 
 _TILE = re.compile(r"(?:_|tilesize|MT)(\d+)x(\d+)(?:x\d+)?(?=_)")  # Of a product's result, that a block computes.
 
@@ -133,7 +132,7 @@ class WaveTail(Rule[WaveTailEvidence]):
             values={"grid": f"`{worst.kernel}` a grid of at most {worst.max_blocks:,} blocks{example}"},
             low_ns=round(job.max_saving_ns * worst.low_share),
             assumption="Waves take equally long, and as many blocks run at once as fit. The lower estimate counts only "
-            "processors without any block." + held_up(job),
+            "processors without any block.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 

@@ -106,6 +106,14 @@ class PieceTable:
             taken = taken | self.claims[best]
         return order
 
+    def overlap(self, code: str, other: str) -> float:
+        """The share of what a rule claims that another claims as well, on the rank where that is least."""
+        if code not in self.claims or other not in self.claims:
+            return 0.0
+        own = self.ns[:, self.claims[code]].sum(axis=1)
+        shared = self.ns[:, self.claims[code] & self.claims[other]].sum(axis=1)
+        return float((shared[own > 0] / own[own > 0]).min(initial=1.0)) if (own > 0).any() else 0.0
+
     def above(self, code: str, before: Sequence[str]) -> str:
         """The one rule before it that claims nearly all that a rule claims, on each rank; empty without."""
         mine = self.ns[:, self.claims[code]].sum(axis=1)

@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Generic, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from htareport.job.replay import JobChange
 from htareport.plugins.options import Configurable, Range
 from htareport.plugins.prose import section, words_for
 from htareport.rank.capability import Capability
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
-from htareport.rules.engine.evidence import Change, E, Evidence, JobEvidence
+from htareport.rules.engine.evidence import E, Evidence, JobEvidence
 
 HIGH, MEDIUM, LOW = 0.05, 0.02, 0.005  # Shares of step time from which a saving is of that severity.
 
@@ -52,6 +53,7 @@ class Rule(Configurable, ABC, Generic[E]):
     is_general: ClassVar[bool] = False  # Speaks only of what no other finding explains.
     about_idle: ClassVar[bool] = False  # Silent where the trace does not show the device's work as it was.
     enables: ClassVar[bool] = False  # Says what let idle time arise, not what fills it: who says that comes first.
+    is_estimate: ClassVar[bool | None] = None  # Of its saving; None: of all rules about kernels, and no others.
     low_share: ClassVar[float] = 0.5  # Of the saving: what is left of it if the advice works halfway.
     confidence: ClassVar[str] = "medium"
     reattributes_from: ClassVar[str] = (
@@ -75,6 +77,11 @@ class Rule(Configurable, ABC, Generic[E]):
         bases = (base for kind in cls.__mro__ for base in getattr(kind, "__orig_bases__", ()))
         named = (argument for base in bases for argument in get_args(base))
         return next((each for each in named if isinstance(each, type) and issubclass(each, Evidence)), Evidence)
+
+    @property
+    def only_estimates(self) -> bool:
+        """Whether its saving is an estimate: the trace does not tell what takes the place of what goes."""
+        return self.family is Family.COMPUTE if self.is_estimate is None else self.is_estimate
 
     def lacking(self, rank: Rank) -> tuple[str, ...]:
         """Return what a rank lacks for it, as words; that it can look where there is nothing."""
@@ -102,10 +109,10 @@ class Rule(Configurable, ABC, Generic[E]):
         del job
         return {}
 
-    def change(self, job: JobEvidence[E]) -> Change | None:
-        """Return what becomes of the job if the advice works, from which the step's time then is worked out.
+    def change(self, job: JobEvidence[E]) -> JobChange | None:
+        """Return what becomes of the job if the advice works, so that it can be replayed.
 
-        For what no rank can claim by itself; None where claims say it, or it cannot be said.
+        For what no rank can say by itself; None where the claims or edits of the ranks say it.
         """
         del job
         return None

@@ -12,12 +12,15 @@ import pandas as pd
 
 from htareport.algorithms.frame_packing import Packed, pack
 from htareport.algorithms.intervals import EMPTY, Intervals
+from htareport.job.replay import EVERYTHING
 from htareport.rank.capability import Capability
 from htareport.rank.collectives import RankCollectives, collectives_of
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit, edit_of_claim, is_within, together
+from htareport.rank.replay.program import program_of
+from htareport.rank.replay.summary import RankReplay, replay_of
 from htareport.rank.training import infers
 from htareport.rules.engine.base import AnyRule
-from htareport.rules.engine.collective_schedule import PackedSchedule, is_alone, schedule_of
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import Evidence
 
@@ -27,8 +30,8 @@ class RankEvidence:
     """What rules found on one rank.
 
     `pieces` is the time per step and device that is claimed by just these rules (codes, in order), in ns. `checked` are
-    the codes of the rules that could look, `lacking` says what others lack, `errors` what they raised. `moves` is what
-    it takes to ask what the step would be without them; else why that cannot be asked.
+    the codes of the rules that could look, `lacking` says what others lack, `errors` what they raised. `replay` is the
+    rank's part of the replay of the job; else why it has none, as words.
     """
 
     rank: int
@@ -40,9 +43,8 @@ class RankEvidence:
     steps: Packed | None = None  # A frame of that name: `number` and `length`, ns.
     whole: float = 0.0  # Without steps: mean span of the devices, ns.
     idle: float = 0.0  # Share of the windows in which the devices run nothing.
-    schedule: PackedSchedule | str = ""
+    replay: RankReplay | str = ""
     collectives: RankCollectives | None = None  # None without communication.
-    is_alone: bool = False  # Whether it is the job's only rank, with one device: nobody waits for it.
     infers: bool = False  # Whether it only infers, as far as operators tell.
 
 
@@ -76,18 +78,27 @@ def evaluate_rank(rank: Rank, rules: Sequence[AnyRule], every: int = 1) -> RankE
     try:
         if Capability.COMM in rank.capabilities:
             made.collectives = collectives_of(rank)
-        made.schedule = _moves(made.found, rank)
-    except Exception as error:  # noqa: BLE001  it costs what is said of several ranks
-        made.schedule = f"its collectives could not be followed: {type(error).__name__}: {error}"
-    made.is_alone, made.infers = is_alone(rank), infers(rank)
-    made.found = {code: replace(evidence, claim={}) for code, evidence in made.found.items()}  # They stay here.
+        made.replay = _replay(made.found, rank)
+    except Exception as error:  # noqa: BLE001  it costs what is said of a changed job
+        made.replay = f"it could not be replayed: {type(error).__name__}: {error}"
+    made.infers = infers(rank)
+    made.found = {code: replace(evidence, claim={}, edit=None) for code, evidence in made.found.items()}  # Stay here.
     rank.release()  # Some of it refers to the rank, which would keep the events alive.
     return made
 
 
-def _moves(found: dict[str, Evidence], rank: Rank) -> PackedSchedule | str:
-    moves = schedule_of(rank, {code: evidence.claim for code, evidence in found.items()})
-    return moves if isinstance(moves, str) else PackedSchedule.of(moves)
+def _replay(found: dict[str, Evidence], rank: Rank) -> RankReplay | str:
+    """The rank's part of the replay, with what each rule changes, and with all of that."""
+    program = program_of(rank)
+    if isinstance(program, str):
+        return program
+    edits = dict[str, RankEdit]()
+    for code, evidence in found.items():
+        if evidence.edit is not None:
+            edits[code] = evidence.edit
+        elif is_within(program, evidence.claim):
+            edits[code] = edit_of_claim(rank, program, evidence.claim)
+    return replay_of(rank, edits | ({EVERYTHING: together(list(edits.values()))} if len(edits) > 1 else {}))
 
 
 def _pieces(found: dict[str, Evidence], rank: Rank) -> dict[tuple[str, ...], float]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from htareport.algorithms.intervals import Intervals
 from htareport.job.facts import JobFacts
 from htareport.rank.interval_sets import Lane
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.findings import Span
 from htareport.report.tables import Unit
 from htareport.report.units import text as text_of
@@ -29,6 +28,7 @@ class Evidence:
     """
 
     claim: Claim = field(default_factory=dict)
+    edit: RankEdit | None = None  # What becomes of the rank if the advice works, where that is not just the claim gone.
     spans: tuple[Span, ...] = ()
     queue_wait_ns: float = 0.0  # How long the host waits per step because it is far ahead of the device.
     is_unreliable: bool = False  # Whether the trace does not show the device's work as it was.
@@ -117,19 +117,3 @@ class JobEvidence(Generic[E]):
     def window(self) -> str:
         """What shares are of, as words."""
         return "the step" if self.has_steps else "what was recorded"
-
-
-@dataclass(frozen=True)
-class Change:
-    """What becomes of a job if advice works, where no claim of a rank says it.
-
-    `late` are ranks' collectives, as a mask over all calls that were matched, to which they come no later than the
-    others: `to_mean` than the mean of all these, else than the latest other rank. `shorter` is by how much the
-    transfer of a collective takes less, ns by place of any of its calls. `compute` is what share of a rank's compute
-    goes, by rank; below zero: comes in addition.
-    """
-
-    late: NDArray[np.bool_] | None = None
-    to_mean: bool = False
-    shorter: Mapping[int, float] = field(default_factory=dict[int, float])
-    compute: Mapping[int, float] = field(default_factory=dict[int, float])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from htareport.rank.compute_time import WORTH, asked, compute_time, shortened
 from htareport.rank.kernel_types import events_of
 from htareport.rank.rank import Rank
+from htareport.rank.replay.edits import RankEdit
 from htareport.report.units import counted
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 
@@ -44,6 +45,7 @@ def evidence_of(
         time_ns=time / rank.num_steps,
         compute_share=time / compute_time(rank),
         requested_ns=asked(rank, saving),
+        edit=RankEdit(shorter_ns=saving),
         **more,
     )
 

@@ -15,6 +15,7 @@ from htareport.rank.communication import sets_of
 from htareport.rank.host_rows import late, per
 from htareport.rank.interval_sets import Sets, common, joined, minus
 from htareport.rank.rank import Rank
+from htareport.rank.replay.host_edits import edit_of_copies
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import counted, text
@@ -116,6 +117,7 @@ class PageableCopies(Rule[PageableCopiesEvidence]):
         claim = {lane: _shortened(times, 1 - rate / pinned_rate) for lane, times in exposed.items()}
         return PageableCopiesEvidence(
             claim=claim,
+            edit=edit_of_copies(rank, pageable, 1 - rate / pinned_rate),
             spans=rank.spans(exposed, name=_TO_DEVICE),
             num_bytes=num_bytes,
             num_copies=len(pageable),

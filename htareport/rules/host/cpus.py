@@ -12,6 +12,7 @@ import pandas as pd
 
 from htareport.algorithms.call_tree import self_times
 from htareport.algorithms.frame_packing import Packed, join, pack
+from htareport.job.replay import JobChange
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import coded, during, per, rows_named, short
 from htareport.rank.idle import Cause
@@ -99,6 +100,12 @@ class SlowCpu(Rule[CpuEvidence]):
             rank: job.saving_by_rank.get(rank, 0.0) * (1 - cpu.usual_ns / cpu.time_ns)
             for rank, cpu in self.slow(job).items()
         }
+
+    def change(self, job: JobEvidence[CpuEvidence]) -> JobChange:
+        slow = self.slow(job)
+        if job.num_ranks > len(slow):
+            return JobChange(without_lateness=frozenset(slow))
+        return JobChange(host_scale={rank: cpu.usual_ns / cpu.time_ns for rank, cpu in slow.items()})
 
     def slow(self, job: JobEvidence[CpuEvidence]) -> dict[int, SlowCpuRank]:
         """The ranks whose operators take longer, worked out once."""

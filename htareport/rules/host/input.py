@@ -9,6 +9,7 @@ from htareport.rank.capability import Capability
 from htareport.rank.host_rows import IDLE, per
 from htareport.rank.idle import Cause
 from htareport.rank.rank import Rank
+from htareport.rank.replay.host_edits import edit_without_causes
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
@@ -44,7 +45,10 @@ class _Loading(Rule[LoadingEvidence]):
             return None
         spans = rank.spans(claim, name=names[0][0] if names else "")
         has_workers = any("_MultiProcessing" in name for name, _ in names)
-        return LoadingEvidence(claim=claim, spans=spans, names=names, has_workers=has_workers, windows=per(rank))
+        edit = edit_without_causes(rank, claim, Cause.LOADING)
+        return LoadingEvidence(
+            claim=claim, edit=edit, spans=spans, names=names, has_workers=has_workers, windows=per(rank)
+        )
 
     def loading_finding(self, job: JobEvidence[LoadingEvidence], clause: str, snippet: str) -> Finding:
         """The finding of both rules: `clause` says how the loader works, as the end of the title."""

@@ -9,9 +9,10 @@ import numpy as np
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
 from htareport.rank.host_rows import DISPATCH, graphed, in_front, per, times
-from htareport.rank.interval_sets import Sets, common, joined, minus
+from htareport.rank.interval_sets import Sets, common, joined, minus, union_of
 from htareport.rank.rank import Rank
 from htareport.rank.repeats import Repeats, repeats_of
+from htareport.rank.replay.host_edits import MAX_LAUNCH_NS, edit_of_launches
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
@@ -71,6 +72,7 @@ class LaunchBound(Rule[LaunchBoundEvidence]):
             claim = joined(claim, replayable(rank, repeats))
         return LaunchBoundEvidence(
             claim=claim,
+            edit=edit_of_launches(rank, union_of(rank.windows.values())) if is_replayable else None,
             spans=rank.spans(claim),
             num_small=num_small,
             num_events=sum(map(len, rank.events_by_lane.values())),
@@ -133,8 +135,8 @@ class GraphCandidate(Rule[GraphCandidateEvidence]):
     before it, does not count. Where H2 speaks, it is said there.
 
     ## What it could save
-    The idle time from the first launch to the last work of a step in which the host dispatches and launches, except
-    10 µs per step.
+    The idle time from the first launch to the last work of a step in which the host dispatches and launches, in gaps
+    of at most 500 µs, except 10 µs per step.
 
     ## What to do
     Capture the step, or the model, in a CUDA graph. Keep shapes the same, and copy inputs into fixed buffers.
@@ -157,7 +159,8 @@ class GraphCandidate(Rule[GraphCandidateEvidence]):
         claim = replayable(rank, repeats)
         if rank.share(claim) < self.least:
             return None
-        return GraphCandidateEvidence(claim=claim, spans=rank.spans(claim), graph=_candidate(repeats))
+        edit = edit_of_launches(rank, repeats.region)
+        return GraphCandidateEvidence(claim=claim, edit=edit, spans=rank.spans(claim), graph=_candidate(repeats))
 
     def tell(self, job: JobEvidence[GraphCandidateEvidence]) -> Finding:
         return self.finding(
@@ -176,7 +179,8 @@ def replayable(rank: Rank, repeats: Repeats) -> Sets:
     """
     region = repeats.region + np.array([_REPLAY_NS, 0])
     region = region[region[:, 1] > region[:, 0]]
-    dispatch = minus(rank.idle_by(*DISPATCH), in_front(rank, rank.launches["graph"].to_numpy()))
+    short = {lane: idle[idle[:, 1] - idle[:, 0] <= MAX_LAUNCH_NS] for lane, idle in rank.idle.items()}
+    dispatch = minus(common(rank.idle_by(*DISPATCH), short), in_front(rank, rank.launches["graph"].to_numpy()))
     return common(dispatch, dict.fromkeys(rank.lanes, region))
 
 

@@ -12,6 +12,7 @@ from htareport.rank.capability import Capability
 from htareport.rank.host_rows import IDLE, operators_around, per, rows_in, rows_named, times
 from htareport.rank.idle import Cause
 from htareport.rank.rank import Rank
+from htareport.rank.replay.host_edits import edit_without_causes
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
@@ -76,6 +77,7 @@ class DriverAllocations(Rule[DriverAllocationsEvidence]):
         rows = rows_named(rank, _ALLOCATIONS, "call")
         return DriverAllocationsEvidence(
             claim=claim,
+            edit=edit_without_causes(rank, claim, Cause.ALLOCATING),
             spans=rank.spans(claim),
             names=rank.idle_names(Cause.ALLOCATING),
             num_calls=len(rows),
@@ -137,6 +139,7 @@ class EmptyCache(Rule[EmptyCacheEvidence]):
             return None
         return EmptyCacheEvidence(
             claim=claim,
+            edit=edit_without_causes(rank, claim, Cause.ALLOCATING),
             spans=rank.spans(claim),
             names=rank.idle_names(Cause.ALLOCATING),
             num_calls=len(rows_named(rank, _FREES, "call")),

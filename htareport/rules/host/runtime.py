@@ -27,6 +27,7 @@ from htareport.rank.host_rows import (
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import common, joined, minus, total
 from htareport.rank.rank import Rank
+from htareport.rank.replay.host_edits import edit_without_rows
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
@@ -154,6 +155,7 @@ class Recompilation(Rule[RecompilationEvidence]):
         return RecompilationEvidence(
             claim=claim,
             spans=rank.spans(claim),
+            edit=edit_without_rows(rank, rank.host.at("ts", rows), rank.host.at("end", rows), claim),
             compiling_ns=total(compiling),
             lookups_ns=total(minus(lookups, compiling)),
             num_steps=num_steps,
@@ -219,6 +221,7 @@ class GarbageCollection(Rule[GarbageCollectionEvidence]):
         return GarbageCollectionEvidence(
             claim=claim,
             spans=rank.spans(claim, name="garbage collection"),
+            edit=edit_without_rows(rank, start, end, claim),
             num_collections=len(start),
             longest_ns=int((end - start).max()),
         )

@@ -16,6 +16,7 @@ from htareport.rank.drains import Drain, Drains, drains_of
 from htareport.rank.host_rows import IDLE, frame_at, per, short, times
 from htareport.rank.interval_sets import Sets
 from htareport.rank.rank import Rank
+from htareport.rank.replay.host_edits import edit_without_waits
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
@@ -83,6 +84,7 @@ def _evidence(rank: Rank, drains: Drains, claim: Sets, *kinds: Drain) -> WaitEvi
     thread, stamp = (int(rank.host.at(name, [row])[0]) for name in ("thread", "ts"))
     return WaitEvidence(
         claim=claim,
+        edit=edit_without_waits(rank, drains.waiting_launches(rank, *kinds), claim),
         spans=rank.spans(claim),
         calls=drains.calls(rank, *kinds),
         frame=frame_at(rank, thread, stamp),

@@ -8,6 +8,7 @@ import numpy as np
 
 from htareport.algorithms import intervals
 from htareport.rank.capability import Capability
+from htareport.rank.host_rows import DISPATCH
 from htareport.rank.interval_sets import Sets, total
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding, Severity
@@ -18,6 +19,8 @@ from htareport.rules.engine.recording import profiler_call
 # What CUPTI calls overhead and is the profiler's own; its other kinds are what the program itself does.
 _PROFILER = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "UVM Activity Init")
 
+_MOSTLY_DISPATCH = 0.3  # Of the windows: idle time that recorded stacks make long.
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProfilerOverheadEvidence(Evidence):
@@ -25,6 +28,7 @@ class ProfilerOverheadEvidence(Evidence):
 
     stacks_share: float  # Of all events: Python calls.
     overhead_share: float  # Of the windows: rows of the profiler itself.
+    dispatch_share: float  # Of the windows: the device is idle while the host dispatches and launches.
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
             is_unreliable=2 * _covered(rank.idle, overhead) > total(rank.idle),
             stacks_share=stacks,
             overhead_share=share,
+            dispatch_share=rank.share(rank.idle_by(*DISPATCH)),
         )
 
     def tell(self, job: JobEvidence[ProfilerOverheadEvidence]) -> Finding:
@@ -79,8 +84,13 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
             evidence=f"{words[:1].upper()}{words[1:]}. Each of them takes time on the host that a run without profiler "
             "does not spend.",
             snippet=profiler_call(job, "record_shapes=False", "with_stack=False"),
-            severity=Severity.MEDIUM if worst.is_unreliable else Severity.LOW,
+            severity=self._severity(worst),
         )
+
+    def _severity(self, evidence: ProfilerOverheadEvidence) -> Severity:
+        if evidence.stacks_share > self.stacks and evidence.dispatch_share >= _MOSTLY_DISPATCH:
+            return Severity.HIGH  # Every call of Python is slowed, and the device waits for that.
+        return Severity.MEDIUM if evidence.is_unreliable else Severity.LOW
 
 
 def _covered(sets: Sets, overhead: intervals.Intervals) -> int:
