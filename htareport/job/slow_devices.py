@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from htareport.rank.equal_work import EqualWork
+
+MIN_SHARE = 0.5  # Of a rank's compute: fewer kernels than that are enough if they take so much of it.
 MIN_KERNELS, MIN_RATIO, MAX_SPREAD = 8, 1.05, 0.03  # From when a device counts as slow: see SlowDevice.
 
 
@@ -26,23 +29,23 @@ class SlowDevice:
 
 
 def slow_devices(
-    times_by_rank: Mapping[int, Mapping[str, float]],
+    work_by_rank: Mapping[int, EqualWork],
     min_kernels: int = MIN_KERNELS,
     min_ratio: float = MIN_RATIO,
     max_spread: float = MAX_SPREAD,
 ) -> dict[int, SlowDevice]:
-    """Return the slow devices by rank; `times_by_rank` are the median times of kernels, by what names equal work."""
+    """Return the slow devices by rank, from what their kernels take."""
     times_by_kernel = defaultdict[str, list[float]](list)
-    for times in times_by_rank.values():
-        for kernel, time in times.items():
+    for work in work_by_rank.values():
+        for kernel, time in work.median_ns.items():
             times_by_kernel[kernel].append(time)
     for kernel_times in times_by_kernel.values():
         kernel_times.sort()
     slow = dict[int, SlowDevice]()
-    for rank, times in times_by_rank.items():
-        shared = [(time, times_by_kernel[kernel]) for kernel, time in times.items()]
+    for rank, work in work_by_rank.items():
+        shared = [(time, times_by_kernel[kernel]) for kernel, time in work.median_ns.items()]
         ratios = [time / _median_without(others, time) for time, others in shared if len(others) > 1]
-        if len(ratios) < max(min_kernels, 1):
+        if not ratios or (len(ratios) < min_kernels and work.share < MIN_SHARE):
             continue
         low, middle, high = np.percentile(ratios, [25, 50, 75]).tolist()
         if middle >= min_ratio and high - low <= max_spread:

@@ -74,8 +74,8 @@ _ON_HOST = tuple(Cause)[: tuple(Cause).index(Cause.NOTHING)]
 class Attribution:
     """Idle time of a rank in ns: by device, step (-1 outside of all) and cause; and by cause and name of host rows.
 
-    `sets` are the same by device, capture and cause: unions of intervals, which together are all gaps. They and the
-    names also have what is before the first event of a device within the steps.
+    `sets` are the same by device, capture and cause: unions of intervals, which together are all gaps. What is before
+    the first event of a device within the steps counts as a gap.
     """
 
     times: pd.DataFrame
@@ -103,10 +103,8 @@ def attribute(trace: RankTables) -> Attribution:
         for capture, busy in enumerate(trace.busy_by_capture(events)):
             own, steps = events[events["capture"] == capture], trace.steps[trace.steps["capture"] == capture]
             gaps, first_gap = _gaps(trace, own, busy), _first_gap(trace, own, busy, steps)
-            for cause, taken in _split(gaps, host, capture, names):
+            for cause, taken in (*_split(first_gap, host, capture, names), *_split(gaps, host, capture, names)):
                 times.append(_by_step(taken, steps).assign(device=device, cause=str(cause)))
-                parts.setdefault((device, capture, cause), []).append(taken)
-            for cause, taken in _split(first_gap, host, capture, names):
                 parts.setdefault((device, capture, cause), []).append(taken)
     columns = ["device", "step", "cause", "time"]
     found = pd.concat(times, ignore_index=True)[columns] if times else pd.DataFrame({name: [] for name in columns})

@@ -12,7 +12,7 @@ from htareport.algorithms.frame_packing import Packed, pack
 from htareport.algorithms.intervals import EMPTY
 from htareport.rank.cached import cached_until_release
 from htareport.rank.communication import compute, steps_of
-from htareport.rank.equal_work import equal_work
+from htareport.rank.equal_work import EqualWork, equal_work
 from htareport.rank.host_rows import per
 from htareport.rank.idle import Cause
 from htareport.rank.interval_sets import minus, total
@@ -45,7 +45,7 @@ class OwnWork:
     idle_ns: dict[str, float]  # By cause.
     names: dict[str, list[tuple[str, float]]]
     kernels: Packed
-    equal_work: dict[str, float]  # Median times of kernels, ns, by what names equal work.
+    equal_work: EqualWork
 
     def kernel_table(self) -> pd.DataFrame:
         """Compute kernels per step by name: count and time."""

@@ -95,7 +95,7 @@ def test_little_of_the_step(findings):
 
 @pytest.mark.replayed
 def test_a_host_that_launches_late(findings):
-    """Each kernel is launched when the device is idle already: a fused one would be, too."""
+    """Each kernel is launched when the device is idle already: of three launches, 100 µs each, one stays."""
     trace = Work()
     for number, (name, shapes) in enumerate(
         (("bmm", [QUERY, KEY]), ("_softmax", [SCORES, [], []]), ("bmm", [SCORES, VALUE]), ("sum", [VALUE]))
@@ -103,7 +103,7 @@ def test_a_host_that_launches_late(findings):
         at = 100 * number
         trace.cpu_op(f"aten::{name}", at, 20, **{"Input Dims": shapes, "Input type": [BF16] * len(shapes)})
         trace.kernel(GEMM, at + 30, 60 if number < 3 else 1, launch=(at + 10, 5))
-    assert not findings([RULE], trace)
+    assert findings([RULE], trace)["C6"].saving_ns == 200_000
 
 
 @pytest.mark.parametrize("missing", ["before", "softmax", "behind"])

@@ -113,6 +113,22 @@ def edit_of_fused(rank: Rank, saving: Floats, rows: Ints) -> RankEdit | None:
     return RankEdit(shorter_ns=saving, host_gone=None if launches is None else launches.host_gone)
 
 
+def edit_of_fusion(rank: Rank, saving: Floats, is_fused: NDArray[np.bool_]) -> RankEdit | None:
+    """Return the change by which one kernel takes the place of kernels that are launched one after the other.
+
+    By device event: `saving` is how much less it takes (ns), `is_fused` whether it goes into the one. Of a row of such
+    events the first launch stays, and the host no longer dispatches the others.
+    """
+    program = program_of(rank)
+    if isinstance(program, str):
+        return None
+    fused = is_fused[program.row]
+    follows = np.flatnonzero(fused[1:] & fused[:-1]) + 1
+    start, end = program.called[follows - 1], program.called[follows]
+    is_dispatch = (end > start) & (end - start <= MAX_LAUNCH_NS)
+    return RankEdit(shorter_ns=saving, host_gone=intervals.union(start[is_dispatch], end[is_dispatch]))
+
+
 def edit_without_collectives(rank: Rank, calls: pd.DataFrame) -> RankEdit | None:
     """Return the change by which some collectives go with others: their launches are gone, their bytes are not.
 

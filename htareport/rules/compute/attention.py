@@ -13,7 +13,7 @@ from htareport.rank.attention_chains import Chain, Scores, chains
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import WORTH, asked, shortened
 from htareport.rank.rank import Rank
-from htareport.rank.replay.edits import RankEdit
+from htareport.rank.replay.host_edits import edit_of_fusion
 from htareport.report import Unit
 from htareport.report.findings import Finding
 from htareport.report.units import text
@@ -103,7 +103,7 @@ class UnfusedAttention(Rule[AttentionEvidence]):
             num_steps=rank.num_steps,
             low_share=low / high,
             requested_ns=asked(rank, saving),
-            edit=RankEdit(shorter_ns=saving),
+            edit=edit_of_fusion(rank, saving, saving > 0),
         )
 
     def tell(self, job: JobEvidence[AttentionEvidence]) -> Finding | None:

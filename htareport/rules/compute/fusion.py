@@ -18,7 +18,7 @@ from htareport.rank.kernel_types import events_of
 from htareport.rank.operator_inputs import inputs_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
-from htareport.rank.replay.edits import RankEdit
+from htareport.rank.replay.host_edits import edit_of_fusion
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
@@ -103,7 +103,7 @@ class ElementwiseChains(Rule[ChainEvidence]):
             count=int(chains.sum()) / rank.num_steps,
             main=_main_chain(rank, events),
             requested_ns=asked(rank, saving),
-            edit=RankEdit(shorter_ns=saving),
+            edit=edit_of_fusion(rank, saving, saving > 0),
         )
 
     def tell(self, job: JobEvidence[ChainEvidence]) -> Finding | None:

@@ -17,7 +17,7 @@ from htareport.rank.compute_time import WORTH, asked, in_steps, operators, short
 from htareport.rank.operator_inputs import inputs_of
 from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
-from htareport.rank.replay.edits import RankEdit
+from htareport.rank.replay.host_edits import edit_of_fusion
 from htareport.report.findings import Finding
 from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
@@ -127,7 +127,7 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
             spans=rank.spans(claim),
             patterns=sorted(patterns, key=lambda pattern: -pattern[2])[:_MAX_PATTERNS],
             requested_ns=asked(rank, saving),
-            edit=RankEdit(shorter_ns=saving),
+            edit=edit_of_fusion(rank, saving, saving > 0),
         )
 
     def tell(self, job: JobEvidence[UnfusedPatternEvidence]) -> Finding | None:

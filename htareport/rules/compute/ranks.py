@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from htareport.job.replay import JobChange
-from htareport.job.slow_devices import SlowDevice, slow_devices
+from htareport.job.slow_devices import MIN_SHARE, SlowDevice, slow_devices
 from htareport.rank.capability import Capability
 from htareport.rank.compute_time import compute_time
-from htareport.rank.equal_work import equal_work
+from htareport.rank.equal_work import EqualWork, equal_work
 from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.report.number_lists import listed
@@ -20,7 +20,7 @@ from htareport.rules.engine.evidence import Evidence, JobEvidence
 class KernelTimesEvidence(Evidence):
     """What kernels of one rank take, to be compared with the same kernels of other ranks."""
 
-    median_ns: dict[str, float]  # By a digest of the kernel's work.
+    work: EqualWork
     compute_ns: float  # Per step and device.
 
 
@@ -30,8 +30,9 @@ class SlowRank(Rule[KernelTimesEvidence]):
 
     ## When it speaks
     A rank shares at least `kernels` kernels of equal work (name, grid, operator and shapes, at least 20 µs) with other
-    ranks. The ratios of its median times to those of the others have a median of at least `ratio`, and their quartiles
-    are no more than `spread` apart. If the program were the reason, ratios would differ from kernel to kernel.
+    ranks, or fewer that take half of its compute. The ratios of its median times to those of the others have a median
+    of at least `ratio`, and their quartiles are no more than `spread` apart. If the program were the reason, ratios
+    would differ from kernel to kernel.
 
     ## What it could save
     What its compute takes longer by that factor, if the others wait for it. The finding says how much that is, but does
@@ -55,19 +56,19 @@ class SlowRank(Rule[KernelTimesEvidence]):
     spread: float = 0.03
 
     def look(self, rank: Rank) -> KernelTimesEvidence | None:
-        times = equal_work(rank)
-        if len(times) < self.kernels:
+        work = equal_work(rank)
+        if len(work.median_ns) < self.kernels and work.share < MIN_SHARE:
             return None
         return KernelTimesEvidence(
-            median_ns=times, compute_ns=compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
+            work=work, compute_ns=compute_time(rank) / rank.num_steps / max(len(rank.devices), 1)
         )
 
     def change(self, job: JobEvidence[KernelTimesEvidence]) -> JobChange:
         return JobChange(device_scale={rank: 1 / slow.ratio for rank, slow in self._slow(job).items()})
 
     def _slow(self, job: JobEvidence[KernelTimesEvidence]) -> dict[int, SlowDevice]:
-        times = {rank: evidence.median_ns for rank, evidence in job.by_rank.items()}
-        return slow_devices(times, self.kernels, self.ratio, self.spread)
+        work = {rank: evidence.work for rank, evidence in job.by_rank.items()}
+        return slow_devices(work, self.kernels, self.ratio, self.spread)
 
     def tell(self, job: JobEvidence[KernelTimesEvidence]) -> Finding | None:
         slow_ranks = list(self._slow(job).values())

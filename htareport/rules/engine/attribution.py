@@ -1,8 +1,4 @@
-"""Whose time it is: in which order findings take the pieces into which claims cut the steps, and what is left of each.
-
-Each piece belongs to one finding only: to the first of those that claim it, but to what fills the time before what only
-let it arise.
-"""
+"""Whose time it is: claims cut the steps into pieces, each claimed by just some rules."""
 
 from __future__ import annotations
 
@@ -15,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Pieces: TypeAlias = Mapping[tuple[str, ...], float]  # Time per step that is claimed by just these rules, ns.
-
-_NEARLY_ALL = 0.8  # Of its saving: so much of it has one finding above that it is named.
 
 
 def length(pieces: Pieces, codes: Collection[str], without: Collection[str] = ()) -> float:
@@ -48,15 +42,6 @@ def without(pieces: Pieces, codes: Collection[str]) -> dict[tuple[str, ...], flo
         if left := tuple(code for code in piece if code not in codes):
             made[left] += ns
     return dict(made)
-
-
-def by_cause(pieces: Pieces, enabling: Collection[str], causes: Collection[str]) -> dict[tuple[str, ...], float]:
-    """Pieces of which rules that only enable leave to the causes what these claim as well."""
-    by_cause = defaultdict[tuple[str, ...], float](float)
-    for piece, ns in pieces.items():
-        has_cause = not set(causes).isdisjoint(piece)
-        by_cause[tuple(code for code in piece if code not in enabling) if has_cause else piece] += ns
-    return dict(by_cause)
 
 
 @dataclass(frozen=True)
@@ -91,21 +76,6 @@ class PieceTable:
         """What a rule claims and none of those before, on the rank where that is longest."""
         return self.most(self.claims[code] & ~self.any_of(before))
 
-    def ordered(self, codes: Sequence[str], gains: Mapping[str, float]) -> list[str]:
-        """Put first what claims most on a rank, then what adds most to that on a rank, and so on.
-
-        Nothing counts for more than what the step gains by it, where that is known.
-        """
-        order, left, taken = list[str](), list(codes), self.any_of(())
-        own = {code: self.most(self.claims[code]) for code in codes}
-        while left:
-            free = {code: min(self.most(self.claims[code] & ~taken), gains.get(code, np.inf)) for code in left}
-            best = max(left, key=lambda code: (free[code], own[code], -codes.index(code)))
-            order.append(best)
-            left.remove(best)
-            taken = taken | self.claims[best]
-        return order
-
     def overlap(self, code: str, other: str) -> float:
         """The share of what a rule claims that another claims as well, on the rank where that is least."""
         if code not in self.claims or other not in self.claims:
@@ -113,12 +83,3 @@ class PieceTable:
         own = self.ns[:, self.claims[code]].sum(axis=1)
         shared = self.ns[:, self.claims[code] & self.claims[other]].sum(axis=1)
         return float((shared[own > 0] / own[own > 0]).min(initial=1.0)) if (own > 0).any() else 0.0
-
-    def above(self, code: str, before: Sequence[str]) -> str:
-        """The one rule before it that claims nearly all that a rule claims, on each rank; empty without."""
-        mine = self.ns[:, self.claims[code]].sum(axis=1)
-        for each in before:
-            shared = self.ns[:, self.claims[code] & self.claims[each]].sum(axis=1)
-            if (shared >= _NEARLY_ALL * mine).all():
-                return each
-        return ""

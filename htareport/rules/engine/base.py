@@ -1,7 +1,7 @@
 """What a rule is. To add one, add a class to a file in the folder of its family; nothing else changes.
 
 A rule looks at each rank in a worker, where the events are, and tells in the parent, once every rank was looked at.
-What it could save is a set of intervals, so that findings about the same time are never added up.
+What it claims is a set of intervals, or a change of the rank or job; the replay says what the step gains by that.
 """
 
 from __future__ import annotations
