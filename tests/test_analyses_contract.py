@@ -143,9 +143,9 @@ def test_every_number_among_the_options_has_a_range(kind):
         if isinstance(default, bool | str):
             continue
         assert default in ranges[name], name
-        least = ranges[name].least if ranges[name].least is not None else ranges[name].above
+        minimum = ranges[name].minimum if ranges[name].minimum is not None else ranges[name].above
         with pytest.raises(UsageError, match=f"{kind.name}.{name}: .* is outside its range"):
-            kind.configured({name: str(int(least) - 1)})
+            kind.configured({name: str(int(minimum) - 1)})
 
 
 def test_name_is_that_of_the_module(kind):

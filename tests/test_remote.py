@@ -85,11 +85,11 @@ def test_archives(folder, memory, tmp_path, kind):
 
 def test_only_the_head_is_read_until_a_rank_is_loaded(memory, tmp_path, monkeypatch):
     trace = TraceBuilder(3, world_size=4)
-    monkeypatch.setattr(remote, "FIRST", 1 << 12)
+    monkeypatch.setattr(remote, "MIN_FETCH", 1 << 12)
     for number in range(1000):
         trace.cpu_op(f"aten::op{number}", 10 * number, 5)
     path = trace.write(tmp_path / "rank3.json")
-    assert path.stat().st_size > 10 * remote.FIRST
+    assert path.stat().st_size > 10 * remote.MIN_FETCH
     memory.put(str(path), "memory://big/rank3.json")
     read, original = [], remote.Stream._read
 
@@ -99,15 +99,15 @@ def test_only_the_head_is_read_until_a_rank_is_loaded(memory, tmp_path, monkeypa
 
     monkeypatch.setattr(remote.Stream, "_read", counted)
     files = Trace.open("memory://big").files
-    assert sum(read) <= 2 * remote.FIRST
+    assert sum(read) <= 2 * remote.MIN_FETCH
     read.clear()
     assert summary(dict(files)) == summary({3: path})
-    assert len(read) < 3 + path.stat().st_size / remote.FIRST / 2  # In ever larger pieces.
+    assert len(read) < 3 + path.stat().st_size / remote.MIN_FETCH / 2  # In ever larger pieces.
 
 
 def test_only_where_the_store_tells_a_time_is_anything_kept(folder, memory, monkeypatch):
     """Else a change in the middle of a file would go unnoticed."""
-    monkeypatch.setattr(cache, "LEAST_BYTES", 0)
+    monkeypatch.setattr(cache, "MIN_BYTES", 0)
     path = locations.located("memory://store/run/rank0.json")
     assert cache._key((path,), ReadOptions()) is None
     info = memory.info

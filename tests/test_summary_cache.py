@@ -37,8 +37,8 @@ pytestmark = pytest.mark.skipif(cache.find_spec("pyarrow") is None, reason="ther
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """The folder of the cache; files of any size are kept in it, also those that were written just now."""
-    monkeypatch.setattr(cache, "LEAST_BYTES", 0)
-    monkeypatch.setattr(cache, "LEAST_EVENTS", 0)
+    monkeypatch.setattr(cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(cache, "MIN_EVENTS", 0)
     monkeypatch.setattr(cache, "SETTLED_NS", -(10**18))
     return tmp_path / "kept"
 

@@ -48,7 +48,7 @@ class Analysis(Configurable, ABC):
     The module's name is the analysis's name everywhere: on the command line, in the JSON, for its test and its
     template. The docstring is its help, in the report and for `htareport explain`; it has the headings *How it is
     computed* and *What to do*. A subclass with thresholds is a frozen dataclass with one field for each, which
-    `--set NAME.FIELD=VALUE` replaces; `Annotated[int, Range(least=1)]` says which values it takes (any finite number
+    `--set NAME.FIELD=VALUE` replaces; `Annotated[int, Range(minimum=1)]` says which values it takes (any finite number
     otherwise). `order` places it within its group.
     """
 

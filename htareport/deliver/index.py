@@ -62,7 +62,7 @@ def overview(folder: Path, output: Path, now: datetime | None = None) -> Overvie
         reasons = "".join(f"; {name}: {reason}" for name, reason in damaged[:3])
         raise NothingToReadError(f"{folder}: no reports (.json, .json.gz) in or below it{reasons}")
     title = f"Runs in {printable(named(folder))}"
-    page = index(runs, title=title, made=now or datetime.now(UTC), damaged=damaged, others=unrelated)
+    page = index(runs, title=title, created=now or datetime.now(UTC), damaged=damaged, other_files=unrelated)
     return Overview(page, len(runs), tuple(damaged))
 
 

@@ -16,20 +16,20 @@ from typing import IO, Any, TypeAlias, cast
 
 from htareport.errors import UsageError, without_credentials
 
-Place: TypeAlias = str | Path  # A Path is one of pathlib, or a UPath, which has the same methods.
-Files: TypeAlias = Place | Iterable[Place]  # Of one rank.
+Location: TypeAlias = str | Path  # A Path is one of pathlib, or a UPath, which has the same methods.
+Files: TypeAlias = Location | Iterable[Location]  # Of one rank.
 
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*::)*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _FILE = "file://"
 
 
-def located(place: Place) -> Path:
+def located(location: Location) -> Path:
     """Return the path of a name or URL. UsageError, naming what to install, where no library is there for a URL."""
-    if not isinstance(place, str):
-        return place
-    if place.lower().startswith(_FILE):
-        return Path(place[len(_FILE) :])
-    return cast("Path", _remote(place).path_of(place)) if _URL.match(place) else Path(place)
+    if not isinstance(location, str):
+        return location
+    if location.lower().startswith(_FILE):
+        return Path(location[len(_FILE) :])
+    return cast("Path", _remote(location).path_of(location)) if _URL.match(location) else Path(location)
 
 
 def is_remote(path: Path) -> bool:
@@ -37,14 +37,14 @@ def is_remote(path: Path) -> bool:
     return not isinstance(path, Path)
 
 
-def paths_of(places: Place | Iterable[Place]) -> tuple[Path, ...]:
+def paths_of(locations: Location | Iterable[Location]) -> tuple[Path, ...]:
     """Return the paths of one place or of several."""
-    if isinstance(places, str) or not isinstance(places, Iterable):
-        return (located(places),)
-    return tuple(map(located, places))
+    if isinstance(locations, str) or not isinstance(locations, Iterable):
+        return (located(locations),)
+    return tuple(map(located, locations))
 
 
-def shown(path: Place) -> str:
+def shown(path: Location) -> str:
     """Return a place as it may be shown: a URL without what lets others in."""
     return without_credentials(str(path))
 
@@ -80,7 +80,7 @@ def matching(pattern: Path) -> list[Path]:
     """Return what a pattern with `*`, `?` or `[…]` stands for, in order of name."""
     if is_remote(pattern):
         return cast("list[Path]", _remote(pattern).matching(pattern))
-    return [Path(each) for each in sorted(glob.glob(str(pattern), recursive=True))]  # noqa: PTH207  relative to where we are
+    return [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]  # noqa: PTH207  relative to where we are
 
 
 def named(path: Path) -> str:
@@ -109,9 +109,9 @@ def stat_of(path: Path) -> os.stat_result:
     return cast("os.stat_result", _remote(path).stat_of(path)) if is_remote(path) else path.stat()
 
 
-def _remote(place: Place) -> Any:
+def _remote(location: Location) -> Any:
     """Load what URLs need."""
     try:
         return importlib.import_module("htareport.files.remote")
     except ImportError as error:
-        raise UsageError(f"{place}: URLs need more packages: pip install 'htareport[remote]' ({error})") from error
+        raise UsageError(f"{location}: URLs need more packages: pip install 'htareport[remote]' ({error})") from error

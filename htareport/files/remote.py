@@ -19,10 +19,10 @@ from upath import UPath
 
 from htareport.errors import HtaReportError, UsageError, without_credentials
 
-FIRST, MOST = 1 << 16, 1 << 22  # Bytes fetched at once: enough for the head of a file, then ever more.
+MIN_FETCH, MAX_FETCH = 1 << 16, 1 << 22  # Bytes fetched at once: enough for the head of a file, then ever more.
 PAUSES = (0.2, 1.0, 4.0)  # Seconds before each new attempt.
 PATIENCE_S = 10.0  # After so long there is no new one: the libraries of some stores have made their own by then.
-WRITTEN = 8 << 20  # Bytes sent at once.
+WRITE_BYTES = 8 << 20  # Bytes sent at once.
 
 _WEB = {"http", "https"}
 _OF_OURS = {"s3", "s3a", "gs", "gcs", *_WEB}
@@ -46,8 +46,8 @@ def path_of(url: str) -> Any:
         path = _upath(url)
         path.fs.invalidate_cache()  # What was listed before may have changed.
     except ImportError as error:
-        known = " (pip install 'htareport[remote]' brings it)" if protocol in _OF_OURS else ""
-        raise UsageError(f"{shown}: {error}{known}") from error
+        hint = " (pip install 'htareport[remote]' brings it)" if protocol in _OF_OURS else ""
+        raise UsageError(f"{shown}: {error}{hint}") from error
     except ValueError as error:
         raise UsageError(f"{shown}: {error}") from error
     except Exception as error:
@@ -57,10 +57,10 @@ def path_of(url: str) -> Any:
 
 def _upath(url: str) -> Any:
     """Return the path of a URL; a query on the web is no part of any name, but goes with each request."""
-    parts = urlsplit(url)
-    if parts.scheme.lower() not in _WEB or not parts.query:
+    split_url = urlsplit(url)
+    if split_url.scheme.lower() not in _WEB or not split_url.query:
         return UPath(url)
-    return UPath(parts._replace(query="").geturl(), params=parts.query)
+    return UPath(split_url._replace(query="").geturl(), params=split_url.query)
 
 
 def is_folder(path: Any) -> bool:
@@ -97,21 +97,21 @@ def matching(pattern: Any) -> list[Any]:
     fs = pattern.fs
     if not has_magic(pattern.path):
         return []
-    found = sorted(_tried(lambda: fs.glob(pattern.path)))
-    return [UPath(fs.unstrip_protocol(each), **pattern.storage_options) for each in found]
+    names = sorted(_tried(lambda: fs.glob(pattern.path)))
+    return [UPath(fs.unstrip_protocol(name), **pattern.storage_options) for name in names]
 
 
 @contextlib.contextmanager
 def whole_object(path: Any) -> Iterator[IO[bytes]]:
     """Give a file to write to; its content is there when the block ends, and nothing of it on an error."""
     try:
-        with path.fs.transaction, path.open("wb", block_size=WRITTEN) as file:
+        with path.fs.transaction, path.open("wb", block_size=WRITE_BYTES) as file:
             yield file
     except NotImplementedError as error:
         raise OSError(None, "files cannot be written there") from error
     except Exception as error:
         if isinstance(error, OSError) or _is_of_a_library(error):
-            raise _told(error) from error
+            raise _as_os_error(error) from error
         raise
 
 
@@ -123,8 +123,8 @@ class Stream(io.RawIOBase):
 
     def __init__(self, path: Any) -> None:
         self._path, self._file = path, None
-        self._at, self._held, self._begin, self._size = 0, b"", 0, FIRST
-        self._options = {"cache_type": "none", "block_size": MOST}
+        self._at, self._held, self._begin, self._size = 0, b"", 0, MIN_FETCH
+        self._options = {"cache_type": "none", "block_size": MAX_FETCH}
         self._fetch(0)
 
     def readable(self) -> bool:
@@ -150,41 +150,43 @@ class Stream(io.RawIOBase):
         if not 0 <= skip < len(self._held):
             self._fetch(self._at)
             skip = 0
-        given = self._held[skip : skip + len(buffer)]
-        buffer[: len(given)] = given
-        self._at += len(given)
-        return len(given)
+        data = self._held[skip : skip + len(buffer)]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
     def close(self) -> None:
         """Let go of the connection."""
         self._drop()
         super().close()
 
-    def _fetch(self, at: int) -> None:
+    def _fetch(self, offset: int) -> None:
         """Hold the next piece, which begins at a byte; an empty one at the end."""
-        self._size = min(2 * self._size, MOST) if self._held and at == self._begin + len(self._held) else FIRST
-        self._held, self._begin = _tried(lambda: self._read(at), self._drop), at
+        self._size = (
+            min(2 * self._size, MAX_FETCH) if self._held and offset == self._begin + len(self._held) else MIN_FETCH
+        )
+        self._held, self._begin = _tried(lambda: self._read(offset), self._drop), offset
 
-    def _read(self, at: int) -> bytes:
+    def _read(self, offset: int) -> bytes:
         try:
-            return self._piece(at)
+            return self._read_once(offset)
         except ValueError:  # A server of the web that does not say so before: it gives whole files only.
             if self._path.protocol not in _WEB or not self._options["block_size"]:
                 raise
         self._drop()
         self._options = {"block_size": 0}
-        return self._piece(at)
+        return self._read_once(offset)
 
-    def _piece(self, at: int) -> bytes:
+    def _read_once(self, offset: int) -> bytes:
         file = self._opened()
-        if file.tell() != at:
+        if file.tell() != offset:
             try:
-                file.seek(at)
+                file.seek(offset)
             except ValueError:  # It can only be read on.
-                if file.tell() > at:
+                if file.tell() > offset:
                     self._drop()
                     file = self._opened()
-                while (left := at - file.tell()) > 0 and file.read(min(left, MOST)):
+                while (left := offset - file.tell()) > 0 and file.read(min(left, MAX_FETCH)):
                     pass
         return bytes(file.read(self._size))
 
@@ -206,7 +208,7 @@ class Stream(io.RawIOBase):
                 file.close()
 
 
-def _tried(action: Callable[[], Result], again: Callable[[], object] = lambda: None) -> Result:
+def _tried(action: Callable[[], Result], before_retry: Callable[[], object] = lambda: None) -> Result:
     """Do something that needs the network, several times if it fails for the moment. OSError if it keeps failing."""
     begin = time.monotonic()
     for pause in (*PAUSES, None):
@@ -215,15 +217,15 @@ def _tried(action: Callable[[], Result], again: Callable[[], object] = lambda: N
         except _FAULTS:
             raise
         except Exception as error:
-            told = _told(error)
-            if pause is None or isinstance(told, _LASTING) or time.monotonic() - begin > PATIENCE_S:
-                raise told from error
-        again()
+            os_error = _as_os_error(error)
+            if pause is None or isinstance(os_error, _LASTING) or time.monotonic() - begin > PATIENCE_S:
+                raise os_error from error
+        before_retry()
         time.sleep(pause)
     raise AssertionError
 
 
-def _told(error: Exception) -> Exception:
+def _as_os_error(error: Exception) -> Exception:
     """Return what a store's library raised as an OSError with a reason, without what lets others in."""
     if isinstance(error, HtaReportError):
         return error

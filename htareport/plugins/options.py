@@ -11,26 +11,26 @@ from typing import Annotated, Any, Self, cast, get_args, get_origin, get_type_hi
 from htareport.errors import UsageError
 from htareport.plugins.prose import fill
 
-_MOST = 2**62  # Of an option: beyond, arithmetic overflows.
+_MAX_VALUE = 2**62  # Of an option: beyond, arithmetic overflows.
 
 
 @dataclass(frozen=True)
 class Range:
-    """Which numbers an option takes: `num_kernels: Annotated[int, Range(least=1)] = 10`."""
+    """Which numbers an option takes: `num_kernels: Annotated[int, Range(minimum=1)] = 10`."""
 
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     above: float | None = None
 
     def __contains__(self, value: float) -> bool:
         return (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
+            (self.minimum is None or value >= self.minimum)
+            and (self.maximum is None or value <= self.maximum)
             and (self.above is None or value > self.above)
         )
 
     def __str__(self) -> str:
-        bounds = {"above": self.above, "at least": self.least, "at most": self.most}
+        bounds = {"above": self.above, "at least": self.minimum, "at most": self.maximum}
         return ", ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
 
 
@@ -65,17 +65,17 @@ class Configurable:
     def ranges(cls) -> dict[str, Range]:
         """Return name and range of each threshold that has one."""
         hints = get_type_hints(cls, include_extras=True)
-        return {name: found for name in cls.options() if (found := _range_of(hints[name])) is not None}
+        return {name: number_range for name in cls.options() if (number_range := _range_of(hints[name])) is not None}
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
         """Make an instance with some thresholds given as text. UsageError on unknown names and wrong values."""
-        known, hints, values = cls.options(), get_type_hints(cls), dict[str, Any]()
+        defaults, hints, values = cls.options(), get_type_hints(cls), dict[str, Any]()
         ranges = cls.ranges()
         for name, text in settings.items():
-            if name not in known:
-                there = ", ".join(known) or "none"
-                raise UsageError(f"{cls.settings_name()} has no option {name!r} (it has: {there})")
+            if name not in defaults:
+                available = ", ".join(defaults) or "none"
+                raise UsageError(f"{cls.settings_name()} has no option {name!r} (it has: {available})")
             try:
                 values[name] = _parsed(text, hints[name])
                 if name in ranges and values[name] not in ranges[name]:
@@ -95,12 +95,12 @@ def _parsed(text: str, hint: Any) -> Any:
             value = hint(text)
         except ValueError:
             raise ValueError(f"{text!r} is not {'a whole number' if hint is int else 'a number'}") from None
-        if abs(value) > _MOST or not math.isfinite(value):
+        if abs(value) > _MAX_VALUE or not math.isfinite(value):
             raise ValueError(f"{text} is no number to work with")
         return value
     return text
 
 
 def _range_of(hint: Any) -> Range | None:
-    found = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return next((each for each in found if isinstance(each, Range)), None)
+    annotations = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((annotation for annotation in annotations if isinstance(annotation, Range)), None)

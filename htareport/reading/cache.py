@@ -51,10 +51,10 @@ from htareport.rows.options import DEFAULT_OPTIONS, ReadOptions
 
 PACKAGE = Path(__file__).parents[1]
 _ROOMS = ("algorithms", "files", "plugins", "reading", "report", "rows")  # That this one loads; beside the root.
-LEAST_BYTES = 300_000  # Of a rank on disk: smaller ones are read as fast as they are looked up.
-LEAST_EVENTS = 20_000  # Likewise, of a rank whose files are packed less tightly.
+MIN_BYTES = 300_000  # Of a rank on disk: smaller ones are read as fast as they are looked up.
+MIN_EVENTS = 20_000  # Likewise, of a rank whose files are packed less tightly.
 SETTLED_NS = 2 * 10**9  # The coarsest time stamps of a file system that are in use.
-_ENDS = 1 << 16  # Bytes at the beginning and the end of a file that are part of its key.
+_END_BYTES = 1 << 16  # Bytes at the beginning and the end of a file that are part of its key.
 
 _NUMBERED = "-numbered"
 _IMPORTED_NS = time.time_ns()  # About when this process imports all that reads and measures.
@@ -79,11 +79,11 @@ def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, numbe
     folder, key, paths = state.folder, state.key, state.paths
     names = [key + _NUMBERED] if numbered else [key, key + _NUMBERED]
     for name in names:
-        if (loaded := _found(folder, name, paths, how, numbered=numbered is not None)) is not None:
+        if (loaded := _read_cached(folder, name, paths, how, numbered=numbered is not None)) is not None:
             return loaded
     loaded = capture.load_rank(paths, how, numbered)
-    if not loaded.is_transient and is_large(sum(each.events for each in loaded.captures)) and state.still_holds():
-        _keep(folder, names[0], loaded, paths)
+    if not loaded.is_transient and is_large(sum(file.events for file in loaded.captures)) and state.still_holds():
+        _store(folder, names[0], loaded, paths)
     return loaded
 
 
@@ -111,17 +111,19 @@ def state_of(paths: tuple[Path, ...], options: ReadOptions | None = None) -> Sta
 
 
 def _in_order(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    return tuple(sorted(paths, key=lambda each: (each.name, str(each))))
+    return tuple(sorted(paths, key=lambda path: (path.name, str(path))))
 
 
 def is_large(events: int) -> bool:
     """Whether a rank of so many events is worth keeping."""
-    return events >= LEAST_EVENTS
+    return events >= MIN_EVENTS
 
 
-def _found(folder: Path, name: str, paths: tuple[Path, ...], options: ReadOptions, *, numbered: bool) -> Loaded | None:
+def _read_cached(
+    folder: Path, name: str, paths: tuple[Path, ...], options: ReadOptions, *, numbered: bool
+) -> Loaded | None:
     """Read a rank that was kept under a name; None where there is none, or its file is damaged."""
-    if (file := cache_folder.find(folder, name)) is None:
+    if (file := cache_folder.find_file(folder, name)) is None:
         return None
     try:
         from htareport.reading import stored  # noqa: PLC0415  pyarrow is loaded by those who read or write
@@ -130,11 +132,11 @@ def _found(folder: Path, name: str, paths: tuple[Path, ...], options: ReadOption
     except Exception as error:  # noqa: BLE001  whatever is wrong with it, the trace is there to be read
         log.info("%s is no use: %s: %s", file.name, type(error).__name__, error)
         return None
-    log.info("%s is read from %s", ", ".join(each.name for each in loaded.captures), file.name)
+    log.info("%s is read from %s", ", ".join(capture.name for capture in loaded.captures), file.name)
     return loaded
 
 
-def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> None:
+def _store(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> None:
     try:
         from htareport.reading import stored  # noqa: PLC0415  as above
 
@@ -142,16 +144,16 @@ def _keep(folder: Path, name: str, loaded: Loaded, paths: tuple[Path, ...]) -> N
     except Exception as error:  # noqa: BLE001  a full disk, a folder nobody may write to, texts no file can hold
         log.info("nothing is kept in %s: %s: %s", folder, type(error).__name__, error)
         return
-    log.info("%s: %d bytes are kept in %s", ", ".join(each.name for each in loaded.captures), size, folder)
+    log.info("%s: %d bytes are kept in %s", ", ".join(capture.name for capture in loaded.captures), size, folder)
 
 
 def _is_settled(paths: tuple[Path, ...], now: int) -> bool:
     """Whether a file that is written to from now on will show it by its times."""
     try:
-        settled = [stat_of(_on_disk(path)) for path in paths]
+        stats = [stat_of(_on_disk(path)) for path in paths]
     except OSError:
         return False
-    return all(max(each.st_mtime_ns, getattr(each, "st_ctime_ns", 0)) < now - SETTLED_NS for each in settled)
+    return all(max(stat.st_mtime_ns, getattr(stat, "st_ctime_ns", 0)) < now - SETTLED_NS for stat in stats)
 
 
 # --- the key
@@ -163,13 +165,13 @@ def _key(paths: tuple[Path, ...], options: ReadOptions) -> str | None:
         states = [_state(path) for path in paths]
     except (OSError, TraceFileError):
         return None
-    if sum(size for _, size, *_ in states) < LEAST_BYTES:
+    if sum(size for _, size, *_ in states) < MIN_BYTES:
         return None
     tables = [classify.COMMUNICATION_NAMES, classify.MEMORY_NAMES, classify.NO_WORK_NAMES]  # Users may add to them.
     if (code := _code()) is None:
         return None
-    known = [states, options.salvage, options.max_bytes, tables, code]
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:40]
+    dependencies = [states, options.salvage, options.max_bytes, tables, code]
+    return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:40]
 
 
 def _state(path: Path) -> tuple[Any, ...]:
@@ -183,9 +185,9 @@ def _state(path: Path) -> tuple[Any, ...]:
     if not any(times):
         raise OSError(None, "no time is known")
     with open_regular(on_disk) as file:
-        ends = hashlib.sha256(file.read(_ENDS))
-        file.seek(max(0, state.st_size - _ENDS))
-        ends.update(file.read(_ENDS))
+        ends = hashlib.sha256(file.read(_END_BYTES))
+        file.seek(max(0, state.st_size - _END_BYTES))
+        ends.update(file.read(_END_BYTES))
     inside = "" if on_disk == path else path.relative_to(on_disk).as_posix()
     return path.name, state.st_size, *times, ends.hexdigest(), inside
 
@@ -199,16 +201,16 @@ def _on_disk(path: Path) -> Path:
 def _code() -> list[str] | None:
     """What reads: the source of this room and of all that it imports, and the versions of what it reads with."""
     sources = digest_of(sources_of_reading())
-    libraries = [module.__version__ for module in (msgspec, np, orjson)]
-    others = [platform.python_version(), unpack.INFLATED_BY, *libraries]
-    return None if sources is None else [__version__, sources, *others]
+    library_versions = [module.__version__ for module in (msgspec, np, orjson)]
+    versions = [platform.python_version(), unpack.INFLATED_BY, *library_versions]
+    return None if sources is None else [__version__, sources, *versions]
 
 
 def sources_of_reading() -> Iterator[Path]:
     """The source files that decide what is read from a trace: those that this module loads, directly or not."""
     yield from PACKAGE.glob("*.py")
-    for room in _ROOMS:
-        yield from (PACKAGE / room).rglob("*.py")
+    for subpackage in _ROOMS:
+        yield from (PACKAGE / subpackage).rglob("*.py")
 
 
 def digest_of(sources: Iterable[Path]) -> str | None:

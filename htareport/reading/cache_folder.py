@@ -18,7 +18,7 @@ from tempfile import NamedTemporaryFile
 from typing import IO
 
 VARIABLE = "HTAREPORT_CACHE"
-MOST_BYTES = 20 * 10**9  # Of the whole folder; those not used for longest are removed first.
+MAX_BYTES = 20 * 10**9  # Of the whole folder; those not used for longest are removed first.
 _SUFFIX, _UNFINISHED = ".rank", ".part"
 _BETWEEN = 1 << 28  # Bytes that a process writes before it looks again whether the folder is too large.
 _GIVEN_UP_S = 86_400  # Age at which a file that was never finished is removed: its process was killed.
@@ -28,11 +28,11 @@ _lock = threading.Lock()
 log = logging.getLogger(__name__)
 
 
-def folder(chosen: Path | bool) -> Path | None:  # noqa: FBT001  it is what ReadOptions holds
+def folder(setting: Path | bool) -> Path | None:  # noqa: FBT001  it is what ReadOptions holds
     """Return the folder that was chosen, or the user's own; None for no cache. It need not be there yet."""
-    if isinstance(chosen, Path):
-        return chosen
-    if not chosen:
+    if isinstance(setting, Path):
+        return setting
+    if not setting:
         return None
     if named := os.environ.get(VARIABLE):
         return Path(named)
@@ -45,9 +45,9 @@ def folder(chosen: Path | bool) -> Path | None:  # noqa: FBT001  it is what Read
         return None
 
 
-def find(place: Path, name: str) -> Path | None:
+def find_file(directory: Path, name: str) -> Path | None:
     """Return the file of a name, marked as used just now; None if there is none, or another user's."""
-    path = place / (name + _SUFFIX)
+    path = directory / (name + _SUFFIX)
     try:
         if path.stat().st_uid != os.geteuid():
             return None
@@ -57,47 +57,47 @@ def find(place: Path, name: str) -> Path | None:
     return path
 
 
-def put(place: Path, name: str, write: Callable[[IO[bytes]], object]) -> int:
+def put(directory: Path, name: str, write: Callable[[IO[bytes]], object]) -> int:
     """Write a file and return its size. OSError where that cannot be done; nothing is left then."""
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=place, suffix=_UNFINISHED, delete=False) as file:  # Which nobody else can read.
-        part = Path(file.name)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=directory, suffix=_UNFINISHED, delete=False) as file:  # Which nobody else can read.
+        unfinished = Path(file.name)
         try:
             write(file.file)
             file.close()
-            size = part.stat().st_size
-            part.replace(place / (name + _SUFFIX))
+            size = unfinished.stat().st_size
+            unfinished.replace(directory / (name + _SUFFIX))
         except BaseException:
-            part.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
             raise
     with _lock:
-        _written[place] += size
-        is_due = _written[place] >= _BETWEEN
+        _written[directory] += size
+        is_due = _written[directory] >= _BETWEEN
         if is_due:
-            _written[place] = 0
+            _written[directory] = 0
     if is_due:
-        tidy(place)
+        tidy(directory)
     return size
 
 
-def tidy(place: Path, most: int | None = None) -> None:
+def tidy(directory: Path, max_bytes: int | None = None) -> None:
     """Remove what was never finished, and as many files as need be for the others to be within the limit."""
-    left, files = MOST_BYTES if most is None else most, list[tuple[float, int, Path]]()
-    with os.scandir(place) as entries:
+    bytes_left, files = MAX_BYTES if max_bytes is None else max_bytes, list[tuple[float, int, Path]]()
+    with os.scandir(directory) as entries:
         for entry in entries:
             path = Path(entry.path)
             if path.suffix not in {_SUFFIX, _UNFINISHED}:
                 continue
             try:
-                found = entry.stat(follow_symlinks=False)
+                stat = entry.stat(follow_symlinks=False)
                 if path.suffix == _SUFFIX:
-                    files.append((found.st_mtime, found.st_size, path))
-                elif found.st_mtime < time.time() - _GIVEN_UP_S:
+                    files.append((stat.st_mtime, stat.st_size, path))
+                elif stat.st_mtime < time.time() - _GIVEN_UP_S:
                     path.unlink(missing_ok=True)
             except OSError:  # Removed by another process.
                 continue
     for _, size, path in sorted(files, reverse=True):
-        left -= size
-        if left < 0:
+        bytes_left -= size
+        if bytes_left < 0:
             log.info("%s is removed: it was not used for longest", path.name)
             path.unlink(missing_ok=True)

@@ -26,10 +26,10 @@ from htareport.rows.columns import Columns
 from htareport.rows.options import DEFAULT_OPTIONS, ReadOptions
 from htareport.rows.schema import CODED_COLUMNS
 
-_NUMBERS = CODED_COLUMNS | {"thread", "forward_thread"}  # Of which there are few, and which stand for others.
+_CODE_COLUMNS = CODED_COLUMNS | {"thread", "forward_thread"}  # Of which there are few, and which stand for others.
 _WEEK_NS = 7 * 86_400 * 10**9
 _HOUR_NS = 3_600 * 10**9
-_MOST_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
+_MAX_NS = 4 * 10**18  # Of a stamp and of a base time, the year 2096: their sum with a week is within 63 bits.
 
 
 def load_rank(paths: tuple[Path, ...], options: ReadOptions | None = None, reader: Reader | None = None) -> Loaded:
@@ -74,9 +74,11 @@ class _File:
         self.capture.set_aside = self._set_times_straight()
         self.capture.slips, self.capture.salvaged = content.repairs.slips, content.salvaged
         slips = sorted(self.capture.slips.items())
-        self._warn("repaired", [f"{counted(slip.count, singular(what), what)} ({slip.place})" for what, slip in slips])
-        odd = oddities(self.rows.tables, self.capture.meta, reader.like_device, has_memory=bool(self.memory))
-        self.warnings += [f"{self.capture.name}: {text}" for text in odd]
+        self._warn(
+            "repaired", [f"{counted(slip.count, singular(what), what)} ({slip.location})" for what, slip in slips]
+        )
+        oddity_texts = oddities(self.rows.tables, self.capture.meta, reader.like_device, has_memory=bool(self.memory))
+        self.warnings += [f"{self.capture.name}: {text}" for text in oddity_texts]
         if reason := metadata.salvage_of_copy(self.capture.meta):
             self._warn("a copy of what was salvaged of a file", [reason])
         aside = [
@@ -91,7 +93,7 @@ class _File:
     def _base_time(self) -> int:
         written = self.capture.meta.get("baseTimeNanoseconds")
         base = metadata.as_int(written)
-        if written is not None and (base is None or abs(base) > _MOST_NS):
+        if written is not None and (base is None or abs(base) > _MAX_NS):
             self.warnings.append(f"{self.capture.name}: its baseTimeNanoseconds is no time and counts as 0")
             return 0
         return base or 0
@@ -127,8 +129,8 @@ class _File:
         """Set rows with impossible times aside, add the base time."""
         set_aside, tables = Counter[tuple[str, str]](), self.rows.tables
         for category, columns in tables.items():
-            given = (np.abs(columns["ts"]) <= _MOST_NS) & (columns["dur"] != MISSING) & (columns["ts"] != MISSING)
-            self._set_aside(category, {"without a start or duration": ~given}, set_aside)
+            has_times = (np.abs(columns["ts"]) <= _MAX_NS) & (columns["dur"] != MISSING) & (columns["ts"] != MISSING)
+            self._set_aside(category, {"without a start or duration": ~has_times}, set_aside)
         complete = (columns for category, columns in tables.items() if category != classify.MEMORY_CATEGORY)
         starts = (columns["ts"][columns["ts"] != 0] for columns in complete)
         first_start = min((int(start.min()) for start in starts if len(start)), default=0)
@@ -157,7 +159,7 @@ class _File:
                 counts[kind, reason] += int(new.sum())
                 bad |= new
         if bad.any():
-            self.rows.keep(category, ~bad)
+            self.rows.select(category, ~bad)
 
 
 class _Rank:
@@ -191,16 +193,16 @@ class _Rank:
                     columns["lane"] = lane_numbers[columns["lane"]]
         tables, collectives = dict[str, Columns](), dict[str, Columns]()
         for category in sorted({category for file in files for category in file.rows.tables}):
-            parts = [file.rows for file in files if category in file.rows.tables]
-            offsets = np.cumsum([0, *(len(rows.tables[category]["ts"]) for rows in parts)])
-            tables[category] = _joined([rows.tables[category] for rows in parts])
-            found = [
+            rows_of_files = [file.rows for file in files if category in file.rows.tables]
+            offsets = np.cumsum([0, *(len(rows.tables[category]["ts"]) for rows in rows_of_files)])
+            tables[category] = _joined([rows.tables[category] for rows in rows_of_files])
+            collective_tables = [
                 rows.collectives[category] | {"row": rows.collectives[category]["row"] + offset}
-                for rows, offset in zip(parts, offsets, strict=False)  # One offset more: the length of all.
+                for rows, offset in zip(rows_of_files, offsets, strict=False)  # One offset more: the length of all.
                 if category in rows.collectives
             ]
-            if found:
-                collectives[category] = _joined(found)
+            if collective_tables:
+                collectives[category] = _joined(collective_tables)
         captures = tuple(file.capture for file in files)
         return Loaded(
             tables,
@@ -226,22 +228,22 @@ def _narrowed(key: str, values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind != "i" or not len(values):
         return values
     low, high = values.min(), values.max()
-    for dtype in (np.int8, np.int16, np.int32) if key in _NUMBERS else (np.int32,):
+    for dtype in (np.int8, np.int16, np.int32) if key in _CODE_COLUMNS else (np.int32,):
         limits = np.iinfo(dtype)
         if limits.min <= low and high <= limits.max and values.dtype.itemsize > limits.bits // 8:
             return values.astype(dtype)
     return values
 
 
-def _joined(parts: list[Columns]) -> Columns:
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts[1:] else parts[0]
+def _joined(tables: list[Columns]) -> Columns:
+    return {key: np.concatenate([table[key] for table in tables]) for key in tables[0]} if tables[1:] else tables[0]
 
 
 def lane_of(written: tuple[Any, ...]) -> tuple[int | str, int | str]:
     """Device and stream of a device row: its arguments, else its process and thread id; text where it is no number."""
     device, stream, queue, stream_id, pid, tid = written
-    chosen = next((value for value in (stream, queue, stream_id) if value is not None), tid)
-    return _number_or_text(pid if device is None else device), _number_or_text(chosen)
+    stream_or_queue = next((value for value in (stream, queue, stream_id) if value is not None), tid)
+    return _number_or_text(pid if device is None else device), _number_or_text(stream_or_queue)
 
 
 def _number_or_text(value: Any) -> int | str:

@@ -46,9 +46,9 @@ def _far(tables: Mapping[str, Columns]) -> Iterator[str]:
     starts = np.sort(np.concatenate(stamps))
     limits = [0, *(np.flatnonzero(np.diff(starts) > _HOUR_NS) + 1).tolist(), len(starts)]
     sizes = np.diff(limits)
-    if far := int(sizes.sum() - sizes.max()):
-        told = counted(far, "event lies", "events lie")
-        yield f"{told} more than an hour from all others, and the time between counts as recorded"
+    if num_far := int(sizes.sum() - sizes.max()):
+        far_events = counted(num_far, "event lies", "events lie")
+        yield f"{far_events} more than an hour from all others, and the time between counts as recorded"
 
 
 def _lost(meta: Mapping[str, Any]) -> Iterator[str]:

@@ -43,8 +43,10 @@ _STAND_IN = re.compile(rf"{HOST_SIGN}[0-9a-f]{{16}}")
 
 def redacted(loaded: Loaded) -> Loaded:
     """Return a rank whose texts hold no secrets, with how many of each kind were replaced."""
-    told = (*loaded.tables, *loaded.counts, *loaded.warnings, *(reason for _, reason in loaded.problems))
-    redactor = Redactor(chain(loaded.strings, map(str, loaded.threads), map(str, loaded.lanes), told), loaded.captures)
+    other_texts = (*loaded.tables, *loaded.counts, *loaded.warnings, *(reason for _, reason in loaded.problems))
+    redactor = Redactor(
+        chain(loaded.strings, map(str, loaded.threads), map(str, loaded.lanes), other_texts), loaded.captures
+    )
     strings, codes = _merged([redactor.any_text(string) for string in loaded.strings])
     names = {name: redactor.text(name) for name in {*loaded.tables, *loaded.counts}}
     while len(set(names.values())) < len(names):  # What has become the same stays apart.
@@ -113,7 +115,7 @@ class Redactor:
             _collect(capture.meta, "", everything, users, hosts)
         blob = "\n".join(everything)
         lowered = blob.lower()
-        users |= {name for found in secrets.HOME.finditer(blob) for name in found.groups() if name}
+        users |= {name for match in secrets.HOME.finditer(blob) for name in match.groups() if name}
         users |= set(secrets.USER_SET.findall(blob))
         hosts |= set(secrets.HOST_SET.findall(blob))
         self._patterns = [pattern for pattern in secrets.PATTERNS if any(sign in lowered for sign in pattern.signs)]
@@ -148,22 +150,22 @@ class Redactor:
         for name in sorted(names, key=len, reverse=True):
             if names[name] != name:
                 text = text.replace(printable(name), printable(names[name]))
-        parts = self._files.split(text) if self._files else [text]
-        return "".join(part if place % 2 else self.text(part) for place, part in enumerate(parts))
+        segments = self._files.split(text) if self._files else [text]
+        return "".join(segment if index % 2 else self.text(segment) for index, segment in enumerate(segments))
 
     def json(self, value: Any, key: str = "") -> Any:
         """Return JSON data without secrets; a key may tell that its value is one."""
         if isinstance(value, str):
-            return self._told(value, key)
+            return self._text_of_key(value, key)
         if isinstance(value, Mapping):
             if _is_environment(key, value):
                 return self._counted(secret_kinds.ENVIRONMENTS, "[environment]")
-            return {self.text(str(name)): self.json(each, str(name)) for name, each in value.items()}
+            return {self.text(str(name)): self.json(item, str(name)) for name, item in value.items()}
         if isinstance(value, list) and value and not isinstance(value[0], (int, float)):
-            lines = "\n".join(each for each in value if isinstance(each, str))
+            lines = "\n".join(item for item in value if isinstance(item, str))
             if secrets.without_environments(lines)[1]:
                 return [self._counted(secret_kinds.ENVIRONMENTS, "[environment]")]
-            return [self.json(each, key) for each in value]
+            return [self.json(item, key) for item in value]
         return value
 
     def capture(self, capture: Capture) -> Capture:
@@ -176,7 +178,7 @@ class Redactor:
             host=_stand_in(capture.host) if capture.host else "",
         )
 
-    def _told(self, value: str, key: str) -> str:
+    def _text_of_key(self, value: str, key: str) -> str:
         """A text whose key may tell what it is."""
         if not value:
             return value
@@ -190,22 +192,22 @@ class Redactor:
             return self._counted(secret_kinds.ENVIRONMENTS, "[environment]")
         return self.text(value)
 
-    def _counted(self, kind: str, instead: str = "", number: int = 1) -> str:
+    def _counted(self, kind: str, replacement: str = "", number: int = 1) -> str:
         if number:
             self.counts[kind] += number
-        return instead
+        return replacement
 
     def _clean(self, text: str) -> str:
         text, number = secrets.without_environments(text)
         self._counted(secret_kinds.ENVIRONMENTS, number=number)
         lowered = text.lower()
-        for kind, signs, found, instead in self._patterns:
+        for kind, signs, regex, replacement in self._patterns:
             if any(sign in lowered for sign in signs):
-                text, number = found.subn(instead, text)
+                text, number = regex.subn(replacement, text)
                 self._counted(kind, number=number)
         if any(sign in text for sign in secrets.HOME_SIGNS):
-            for found in (secrets.HOME, secrets.TILDE):
-                text, number = found.subn("~", text)
+            for regex in (secrets.HOME, secrets.TILDE):
+                text, number = regex.subn("~", text)
                 self._counted(secret_kinds.HOMES, number=number)
         if "@" in text:
             text = secrets.MAIL.sub(self._mail, text)
@@ -240,8 +242,8 @@ def _stand_in(host: str) -> str:
 
 def _is_environment(key: str, value: Mapping[str, Any]) -> bool:
     names = {name for name in map(str, value) if _VARIABLE.fullmatch(name)}
-    is_told = secrets.ENVIRONMENT_KEY.fullmatch(key) is not None
-    return bool(names) and (is_told or (len(names) > _FEW and bool(names & {"PATH", "HOME", "USER", "PWD"})))
+    is_environment_key = secrets.ENVIRONMENT_KEY.fullmatch(key) is not None
+    return bool(names) and (is_environment_key or (len(names) > _FEW and bool(names & {"PATH", "HOME", "USER", "PWD"})))
 
 
 def _collect(value: Any, key: str, texts: list[str], users: set[str], hosts: set[str]) -> None:
@@ -253,11 +255,11 @@ def _collect(value: Any, key: str, texts: list[str], users: set[str], hosts: set
         elif secrets.HOST_KEY.fullmatch(key):
             hosts.add(value)
     elif isinstance(value, Mapping):
-        for name, each in value.items():
-            _collect(each, str(name), texts, users, hosts)
+        for name, item in value.items():
+            _collect(item, str(name), texts, users, hosts)
     elif isinstance(value, list) and value and not isinstance(value[0], (int, float)):
-        for each in value:
-            _collect(each, key, texts, users, hosts)
+        for item in value:
+            _collect(item, key, texts, users, hosts)
 
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:

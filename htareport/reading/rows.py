@@ -19,30 +19,30 @@ class Rows:
             arrays = table.arrays()
             self.collectives[category] = {"row": np.array(rows, np.int64)} | {key: arrays[key] for key in table.columns}
 
-    def keep(self, category: str, chosen: NDArray[np.bool_]) -> None:
+    def select(self, category: str, is_selected: NDArray[np.bool_]) -> None:
         """Keep some rows of a category, and of its collectives."""
-        self.tables[category] = _chosen(self.tables[category], chosen)
+        self.tables[category] = _selected(self.tables[category], is_selected)
         if category in self.collectives:
-            self.collectives[category] = _collectives_of(self.collectives[category], chosen)
+            self.collectives[category] = _collectives_of(self.collectives[category], is_selected)
 
-    def move(self, category: str, chosen: NDArray[np.bool_], target: str) -> str:
+    def move(self, category: str, is_selected: NDArray[np.bool_], target: str) -> str:
         """Move some rows to a new category; return its name, which gets a mark where the file has one of that name."""
         while target in self.tables:
             target += "'"
-        if not chosen.any():
+        if not is_selected.any():
             return target
-        self.tables[target] = _chosen(self.tables[category], chosen)
+        self.tables[target] = _selected(self.tables[category], is_selected)
         if category in self.collectives:
-            self.collectives[target] = _collectives_of(self.collectives[category], chosen)
-        self.keep(category, ~chosen)
+            self.collectives[target] = _collectives_of(self.collectives[category], is_selected)
+        self.select(category, ~is_selected)
         return target
 
 
-def _chosen(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
-    return {key: values[chosen] for key, values in columns.items()}
+def _selected(columns: Columns, is_selected: NDArray[np.bool_]) -> Columns:
+    return {key: values[is_selected] for key, values in columns.items()}
 
 
-def _collectives_of(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
-    kept = chosen[columns["row"]]
-    position = np.cumsum(chosen) - 1
-    return _chosen(columns, kept) | {"row": position[columns["row"][kept]]}
+def _collectives_of(columns: Columns, is_selected: NDArray[np.bool_]) -> Columns:
+    is_kept = is_selected[columns["row"]]
+    position = np.cumsum(is_selected) - 1
+    return _selected(columns, is_kept) | {"row": position[columns["row"][is_kept]]}

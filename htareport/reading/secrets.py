@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from htareport.rows.secret_kinds import KEYS, PASSWORDS, TOKENS
 
-Instead: TypeAlias = str | Callable[[re.Match[str]], str]
+Replacement: TypeAlias = str | Callable[[re.Match[str]], str]
 
 
 class Pattern(NamedTuple):
@@ -20,8 +20,8 @@ class Pattern(NamedTuple):
 
     kind: str
     signs: tuple[str, ...]
-    found: re.Pattern[str]
-    instead: Instead
+    regex: re.Pattern[str]
+    replacement: Replacement
 
 
 def _token(signs: str, pattern: str) -> Pattern:
@@ -30,8 +30,8 @@ def _token(signs: str, pattern: str) -> Pattern:
     )
 
 
-def _pattern(kind: str, signs: str, pattern: str, instead: Instead) -> Pattern:
-    return Pattern(kind, tuple(signs.lower().split()), re.compile(pattern, re.IGNORECASE | re.DOTALL), instead)
+def _pattern(kind: str, signs: str, pattern: str, replacement: Replacement) -> Pattern:
+    return Pattern(kind, tuple(signs.lower().split()), re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
 
 
 # Words after which a value is a secret, and those after which it is one if it looks like one.
@@ -133,19 +133,25 @@ def without_environments(text: str) -> tuple[str, int]:
     count = 0
     if "': '" in text or '": "' in text:
         text, count = _IN_PYTHON.subn(_DUMP, text)
-    for pieces, few in ((_LINES, _FEW_LINES), (_WORDS, _FEW_WORDS)):
-        if text.count("=") >= few:
-            text, more = _without_runs(pieces.split(text), few)
-            count += more
+    for separator, min_assignments in ((_LINES, _FEW_LINES), (_WORDS, _FEW_WORDS)):
+        if text.count("=") >= min_assignments:
+            text, num_replaced = _without_runs(separator.split(text), min_assignments)
+            count += num_replaced
     return text, count
 
 
-def _without_runs(pieces: list[str], few: int) -> tuple[str, int]:
+def _without_runs(fragments: list[str], min_assignments: int) -> tuple[str, int]:
     """Replace what lies between the first and last assignment, if most of it are assignments."""
-    assigned = [at for at in range(0, len(pieces), 2) if _ASSIGNED.match(pieces[at])]
-    named = sum(_NAMED.search(pieces[at]) is not None for at in assigned)
-    if named < few or len(assigned) < (assigned[-1] - assigned[0]) // 4:
-        return "".join(pieces), 0
-    behind = pieces[assigned[-1]].partition(" ")[2] if few == _FEW_WORDS else ""
-    kept = [*pieces[: assigned[0]], _DUMP, " " * bool(behind), behind, *pieces[assigned[-1] + 1 :]]
-    return "".join(kept), 1
+    assigned = [index for index in range(0, len(fragments), 2) if _ASSIGNED.match(fragments[index])]
+    named = sum(_NAMED.search(fragments[index]) is not None for index in assigned)
+    if named < min_assignments or len(assigned) < (assigned[-1] - assigned[0]) // 4:
+        return "".join(fragments), 0
+    trailing_text = fragments[assigned[-1]].partition(" ")[2] if min_assignments == _FEW_WORDS else ""
+    remaining = [
+        *fragments[: assigned[0]],
+        _DUMP,
+        " " * bool(trailing_text),
+        trailing_text,
+        *fragments[assigned[-1] + 1 :],
+    ]
+    return "".join(remaining), 1

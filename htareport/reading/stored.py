@@ -32,7 +32,7 @@ CAPTURE_FIELDS = ("name", "size", "meta", "base_ns", "first_ns", "last_ns", "hos
 _DTYPES = frozenset({"int8", "int16", "int32", "int64", "float64"})
 _ALWAYS = ("ts", "dur", "name", "thread", "capture")  # Columns of every table.
 _HEADER, _STRINGS = "rank.json", "strings.parquet"
-_MOST_ROWS = 2**31  # Rows are numbered in 32 bits.
+_MAX_ROWS = 2**31  # Rows are numbered in 32 bits.
 _PARQUET = {"compression": "zstd", "compression_level": 1, "use_dictionary": False, "write_statistics": False}
 
 Described: TypeAlias = list[list[Any]]  # Of each column its name, its type, and its one value where it has no rows.
@@ -43,9 +43,9 @@ def write(loaded: Loaded, paths: Sequence[Path], file: IO[bytes], name: str) -> 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         header = {
             "name": name,
-            "tables": [[name, *_put(archive, columns)] for name, columns in loaded.tables.items()],
-            "collectives": [[name, *_put(archive, columns)] for name, columns in loaded.collectives.items()],
-            "memory": _put(archive, loaded.memory) if loaded.memory else None,
+            "tables": [[name, *_write_columns(archive, columns)] for name, columns in loaded.tables.items()],
+            "collectives": [[name, *_write_columns(archive, columns)] for name, columns in loaded.collectives.items()],
+            "memory": _write_columns(archive, loaded.memory) if loaded.memory else None,
             "strings": len(loaded.strings),
             "threads": loaded.threads,
             "lanes": loaded.lanes,
@@ -69,10 +69,12 @@ def read(file: Path, paths: Sequence[Path], options: ReadOptions, *, numbered: b
         header = json.loads(archive.read(_HEADER))
         if header["name"] != file.stem:
             raise ValueError("it was kept under another name")
-        strings = _opened(archive.read(_STRINGS)).read(use_threads=False)["text"].to_pylist()
-        tables = {name: _got(archive, *rest, numbered=numbered) for name, *rest in header["tables"]}
-        collectives = {name: _got(archive, *rest, numbered=numbered) for name, *rest in header["collectives"]}
-        memory = _got(archive, *header["memory"], numbered=numbered) if header["memory"] else {}
+        strings = _parquet_file(archive.read(_STRINGS)).read(use_threads=False)["text"].to_pylist()
+        tables = {name: _read_columns(archive, *member, numbered=numbered) for name, *member in header["tables"]}
+        collectives = {
+            name: _read_columns(archive, *member, numbered=numbered) for name, *member in header["collectives"]
+        }
+        memory = _read_columns(archive, *header["memory"], numbered=numbered) if header["memory"] else {}
     loaded = Loaded(
         tables=tables,
         collectives=collectives,
@@ -80,7 +82,7 @@ def read(file: Path, paths: Sequence[Path], options: ReadOptions, *, numbered: b
         strings=strings,
         threads=[(pid, tid) for pid, tid in header["threads"]],
         lanes=[(device, stream) for device, stream in header["lanes"]],
-        captures=tuple(_as_capture(each, paths, options) for each in header["captures"]),
+        captures=tuple(_as_capture(capture, paths, options) for capture in header["captures"]),
         counts=Counter(header["counts"]),
         device_categories=frozenset(header["device_categories"]),
         warnings=tuple(header["warnings"]),
@@ -93,7 +95,7 @@ def read(file: Path, paths: Sequence[Path], options: ReadOptions, *, numbered: b
 # --- columns
 
 
-def _put(archive: zipfile.ZipFile, columns: Columns) -> list[Any]:
+def _write_columns(archive: zipfile.ZipFile, columns: Columns) -> list[Any]:
     """Write columns to a member of their own; return its number, their length, and what they are."""
     number, described = len(archive.namelist()), Described()
     rows, full = len(next(iter(columns.values()))), Columns()
@@ -112,10 +114,10 @@ def _put(archive: zipfile.ZipFile, columns: Columns) -> list[Any]:
     return [number, rows, described]
 
 
-def _got(archive: zipfile.ZipFile, number: int, rows: int, described: Described, *, numbered: bool) -> Columns:
+def _read_columns(archive: zipfile.ZipFile, number: int, rows: int, described: Described, *, numbered: bool) -> Columns:
     """Read columns back, one at a time: each is a view of what was unpacked, and no second copy is made of it."""
-    file, columns = _opened(archive.read(_member(number))), Columns()
-    if not 0 <= rows < _MOST_ROWS or file.metadata.num_rows != rows:
+    file, columns = _parquet_file(archive.read(_member(number))), Columns()
+    if not 0 <= rows < _MAX_ROWS or file.metadata.num_rows != rows:
         raise ValueError(f"not {rows} rows")
     for name, dtype, only in described:
         if dtype not in _DTYPES:
@@ -126,8 +128,8 @@ def _got(archive: zipfile.ZipFile, number: int, rows: int, described: Described,
             columns[name] = np.broadcast_to(np.dtype(dtype).type(only), rows)
             continue
         chunks = file.read([name], use_threads=False)[name].chunks
-        parts = [chunk.to_numpy(zero_copy_only=True) for chunk in chunks] or [np.zeros(0, dtype)]
-        columns[name] = values = np.concatenate(parts) if parts[1:] else parts[0]
+        arrays = [chunk.to_numpy(zero_copy_only=True) for chunk in chunks] or [np.zeros(0, dtype)]
+        columns[name] = values = np.concatenate(arrays) if arrays[1:] else arrays[0]
         if values.dtype.name != dtype:
             raise ValueError(f"{name} is no {dtype}")
     return columns
@@ -151,7 +153,7 @@ def _parquet(table: Any, encoding: dict[str, str]) -> bytes:
     return out.getvalue()
 
 
-def _opened(data: bytes) -> Any:
+def _parquet_file(data: bytes) -> Any:
     return pq.ParquetFile(pa.BufferReader(data), memory_map=False, pre_buffer=False)
 
 
@@ -196,14 +198,14 @@ def _check(loaded: Loaded, strings: int) -> None:
         for column, values in columns.items():
             if len(values) != rows:
                 raise ValueError(f"{column} has {len(values)} rows of {rows}")
-            if column in codes and not _within(values, codes[column]):
+            if column in codes and not _are_codes(values, codes[column]):
                 raise ValueError(f"{column} goes beyond what it counts")
     for category, columns in loaded.collectives.items():
-        if not _within(columns["row"], len(loaded.tables[category]["ts"])):
+        if not _are_codes(columns["row"], len(loaded.tables[category]["ts"])):
             raise ValueError("collectives of rows that are not there")
     if any(column not in columns for columns in loaded.tables.values() for column in _ALWAYS):
         raise ValueError("a column is missing")
 
 
-def _within(codes: NDArray[Any], size: int) -> bool:
+def _are_codes(codes: NDArray[Any], size: int) -> bool:
     return not len(codes) or (codes.min() >= NONE and codes.max() < size)

@@ -66,9 +66,9 @@ def started(report: Report) -> datetime | None:
     return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
 
 
-def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[tuple[str, str]] = (),
-          others: Sequence[str] = ()) -> str:  # fmt: skip
-    """Return the page. `damaged` are files that cannot be read, with the reason; `others` are no reports."""
+def index(runs: Sequence[Run], *, title: str, created: datetime, damaged: Sequence[tuple[str, str]] = (),
+          other_files: Sequence[str] = ()) -> str:  # fmt: skip
+    """Return the page. `damaged` are files that cannot be read, with the reason; `other_files` are no reports."""
     oldest = datetime.min.replace(tzinfo=UTC)
     ordered = sorted(runs, key=lambda run: (run.date or oldest, run.path))
     script = source("index.js")
@@ -79,11 +79,11 @@ def index(runs: Sequence[Run], *, title: str, made: datetime, damaged: Sequence[
     )
     return environment().get_template("index.html.j2").render(
         title=title, policy=policy, css=Markup(css), script=Markup(script), version=__version__,  # noqa: S704  our own
-        made=f"{made:%Y-%m-%d %H:%M} UTC", runs=len(ordered), columns=_columns(ordered), rows=_rows(ordered),
+        created=f"{created:%Y-%m-%d %H:%M} UTC", runs=len(ordered), columns=_columns(ordered), rows=_rows(ordered),
         charts=[(chart, Markup(svg(chart, WIDTH, xmlns=False))) for chart in trends(ordered)],  # noqa: S704  it escapes
         crossings=crossings(ordered)[:_MAX_LISTED],
         damaged=damaged[:_MAX_LISTED], more_damaged=max(0, len(damaged) - _MAX_LISTED),
-        others=others[:_MAX_LISTED], more_others=max(0, len(others) - _MAX_LISTED),
+        other_files=other_files[:_MAX_LISTED], more_files=max(0, len(other_files) - _MAX_LISTED),
         has_file_dates=any(run.is_file_date for run in ordered),
     ).encode("utf-8", "replace").decode()  # fmt: skip
 

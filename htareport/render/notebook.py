@@ -24,7 +24,9 @@ class _Cell:
     help: prose.Help
     pictures: tuple[Markup, ...]
     tables: tuple[tuple[tables.Source, list[tables.Row]], ...]
-    found: tuple[findings.Card, ...] = ()  # Of a section that is shown alone; a report has its findings on top.
+    findings_cards: tuple[
+        findings.Card, ...
+    ] = ()  # Of a section that is shown alone; a report has its findings on top.
 
 
 def cell_html(value: Report | Section) -> str:
@@ -34,7 +36,7 @@ def cell_html(value: Report | Section) -> str:
 
 def section_html(section: Section) -> str:
     """Return one section as HTML."""
-    cell = replace(_cell(section), found=tuple(findings.cards(section.findings, {})))
+    cell = replace(_cell(section), findings_cards=tuple(findings.cards(section.findings, {})))
     return environment().get_template("notebook.html.j2").render(report=None, cells=[cell], missing=[])
 
 

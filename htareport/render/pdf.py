@@ -98,7 +98,7 @@ def _fitting_document(weasyprint: Any, report: Report, paper: str, full_report: 
     """Return the laid-out document, with fewer sections until it has no more than four pages."""
     height = MAX_PAGES * PAPERS[paper] * _FILL_SHARE
     while True:
-        text = summary_html(report, chosen(report, height), paper, full_report)
+        text = summary_html(report, selected_blocks(report, height), paper, full_report)
         fetcher = weasyprint.URLFetcher(allowed_protocols={"data"})  # Nothing is read from disk or network.
         document = weasyprint.HTML(string=text, url_fetcher=fetcher).render()
         if len(document.pages) <= MAX_PAGES or height < PAPERS[paper]:
@@ -107,7 +107,7 @@ def _fitting_document(weasyprint: Any, report: Report, paper: str, full_report: 
         height *= 0.95
 
 
-def chosen(report: Report, total_height: float) -> list[Block]:
+def selected_blocks(report: Report, total_height: float) -> list[Block]:
     """Return the sections that fit into so many mm, in order of the report.
 
     The first section of each chapter is chosen first, then the second ones and so on, each as large as still fits.

@@ -28,10 +28,10 @@ def range_texts(numbers: Iterable[int], separator: str = "-") -> list[str]:
     return texts
 
 
-def listed(numbers: Collection[int], most: int = 20) -> str:
-    """Return numbers as the options take them: 0, 3-5; of very many ranges only the first `most`."""
+def listed(numbers: Collection[int], max_ranges: int = 20) -> str:
+    """Return numbers as the options take them: 0, 3-5; of very many ranges only the first `max_ranges`."""
     texts = range_texts(numbers)
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+    return ", ".join(texts[:max_ranges]) + (f" and {len(texts) - max_ranges} more" if len(texts) > max_ranges else "")
 
 
 def parse_numbers(text: str, option: str) -> frozenset[int]:

@@ -20,7 +20,7 @@ class Slip:
     line: int = 0
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The place of the first, in words."""
         return f"the first at byte {self.byte}, line {self.line}"
 
@@ -35,8 +35,8 @@ class Salvaged:
     all_bytes: int  # As far as the content could be read.
 
     def __str__(self) -> str:
-        within = f"within the first {self.kept_bytes:,} of {self.all_bytes:,} bytes of JSON"
-        return f"{self.reason}; {self.events:,} complete events are kept, {within}; what is missing may be of any time"
+        extent = f"within the first {self.kept_bytes:,} of {self.all_bytes:,} bytes of JSON"
+        return f"{self.reason}; {self.events:,} complete events are kept, {extent}; what is missing may be of any time"
 
 
 @dataclass

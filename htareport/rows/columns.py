@@ -135,7 +135,7 @@ class Table:
         self.ts, self.dur = Times(), Times()
         self.name, self.thread, self.lane = array("i"), array("i"), array("i")
         self.columns = {arg.column: array(_TYPECODES[arg.kind]) for arg in args}
-        self._wanted = {arg.only: _Matches(arg.only) for arg in args if arg.only}
+        self._matches = {arg.only: _Matches(arg.only) for arg in args if arg.only}
         self._written: _Written | None = None
 
     def __len__(self) -> int:
@@ -159,8 +159,8 @@ class Table:
         for arg in self.args:
             column, values = self.columns[arg.column], GETTERS[arg.column](args)
             if arg.only:
-                wanted = self._wanted[arg.only]
-                values = [value if wanted[name] else NO_TEXT for value, name in zip(values, names, strict=True)]
+                matches = self._matches[arg.only]
+                values = [value if matches[name] else NO_TEXT for value, name in zip(values, names, strict=True)]
             if arg.kind == "text":
                 column.fromlist([strings[value] if isinstance(value, str) else NONE for value in values])
             elif arg.kind == "json":

@@ -9,7 +9,7 @@ from typing import Any
 from htareport.errors import printable
 
 COPY_KEY = "htareportCopy"  # In copies of traces with something added: what, and the rank that the trace was taken for.
-_MOST_RANKS = 2**31  # A larger number in a file or its name is something else than a rank.
+_MAX_RANKS = 2**31  # A larger number in a file or its name is something else than a rank.
 _HOST_KEYS = {"host", "hostname", "host_name", "node", "nodename", "node_name"}
 _HOST_IN_FILE_NAME = re.compile(r"(.+)_\d+\.\d{10,}(?:\.pt)?\.trace\.json")
 CAPTURE_OPTIONS = ("record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory")
@@ -37,8 +37,8 @@ def as_int(value: Any) -> int | None:
 
 def distributed(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part about the process group, empty if there is none."""
-    found = metadata.get("distributedInfo")
-    return found if isinstance(found, dict) else {}
+    info = metadata.get("distributedInfo")
+    return info if isinstance(info, dict) else {}
 
 
 def rank_of(metadata: Mapping[str, Any]) -> int | None:
@@ -66,7 +66,7 @@ def salvage_of_copy(metadata: Mapping[str, Any]) -> str:
 def plausible_rank(value: Any) -> int | None:
     """Return a rank given as number or text, None if it is none."""
     rank = as_int(value)
-    return rank if rank is not None and 0 <= rank < _MOST_RANKS else None
+    return rank if rank is not None and 0 <= rank < _MAX_RANKS else None
 
 
 def world_size_of(metadata: Mapping[str, Any]) -> int | None:
@@ -76,13 +76,13 @@ def world_size_of(metadata: Mapping[str, Any]) -> int | None:
 
 def group_descriptions(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return the description of each process group by its name; those without one are left out."""
-    groups, found = distributed(metadata).get("pg_config"), dict[str, str]()
+    groups, descriptions = distributed(metadata).get("pg_config"), dict[str, str]()
     for group in groups if isinstance(groups, list) else ():
         if isinstance(group, dict):
             name, description = group.get("pg_name"), group.get("pg_desc")
             if isinstance(description, str) and described(description):
-                found[str(name)] = description
-    return found
+                descriptions[str(name)] = description
+    return descriptions
 
 
 def described(description: str) -> bool:
@@ -95,8 +95,8 @@ def host_of(file_name: str, metadata: Mapping[str, Any]) -> str:
     for key, value in metadata.items():
         if isinstance(value, str) and value and key.lower() in _HOST_KEYS:
             return value
-    found = _HOST_IN_FILE_NAME.match(file_name)
-    return printable(found[1]) if found else ""
+    match = _HOST_IN_FILE_NAME.match(file_name)
+    return printable(match[1]) if match else ""
 
 
 def device_names(metadata: Mapping[str, Any]) -> dict[int, str]:

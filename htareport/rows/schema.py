@@ -63,7 +63,7 @@ class Family(NamedTuple):
 
     args: tuple[Arg, ...] = ()
     on_device: bool = False
-    kept: bool = True  # Otherwise only counted.
+    has_rows: bool = True  # Otherwise only counted.
     phase: str = "X"  # "i" for instants, which have no duration.
 
 
@@ -75,7 +75,7 @@ MEMORY_INSTANTS = Family(MEMORY, phase="i")
 COUNTERS = Family((WHOLE,))
 KERNEL = Family((CORRELATION, *LAUNCH), on_device=True)
 COPIES = Family((CORRELATION, *COPY), on_device=True)
-COUNTED = Family(kept=False)
+COUNTED = Family(has_rows=False)
 
 # The categories that PyTorch writes; others join as they are met.
 FAMILIES: dict[str, Family] = {

@@ -59,7 +59,7 @@ class SummaryEntry:
 
     def load(self) -> RankSummary | None:
         """Return the cached summary; None if there is none, or its file is damaged."""
-        if (file := cache_folder.find(self.files.folder, self.name)) is None:
+        if (file := cache_folder.find_file(self.files.folder, self.name)) is None:
             return None
         try:
             summary = _decoded(file.read_bytes(), self.name)

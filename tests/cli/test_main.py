@@ -63,7 +63,7 @@ def test_sizes():
 
 def test_ranks():
     assert listed([0, 3, 5, 4, 9, 10]) == "0, 3-5, 9, 10"
-    assert listed(range(0, 100, 2), most=2) == "0, 2 and 48 more"
+    assert listed(range(0, 100, 2), max_ranges=2) == "0, 2 and 48 more"
 
 
 def test_an_unknown_option_shows_the_usage_of_its_command(cli):

@@ -12,7 +12,7 @@ from htareport.compare.gates import parse
 from htareport.render import highlights
 from htareport.render.comment import comment
 from htareport.render.mail import default_subject
-from htareport.render.pdf import chosen
+from htareport.render.pdf import selected_blocks
 
 HOSTILE = "<img src=x onerror=alert(1)> @all #1 | `x` </details>{{7*7}}\u202e\x1b[31m"
 
@@ -52,7 +52,7 @@ def test_the_mail_s_subject(report):
 
 
 def test_the_pdf_has_the_comparison_first(report):
-    names = [block.section.name for block in chosen(report, 900)]
+    names = [block.section.name for block in selected_blocks(report, 900)]
     assert names[:3] == ["gates", "compare", "compare_kernels"]
     assert "temporal_breakdown" in names
 

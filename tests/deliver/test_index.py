@@ -178,7 +178,7 @@ def test_trends_leave_out_what_is_missing():
     (times, *_) = trends([runs[0], empty, runs[1], runs[2]])
     assert times.frame.to_dict("list") == {"run": [1, 3, 4], "part": ["step time"] * 3, "value": [1e8, 2e8, 3e8]}
     assert trends([empty, runs[0]]) == []
-    assert "Step time" not in index([empty], title="t", made=NOW).partition("<tbody>")[0].partition("<thead>")[2]
+    assert "Step time" not in index([empty], title="t", created=NOW).partition("<tbody>")[0].partition("<thead>")[2]
 
 
 def test_sorting_script_is_small():

@@ -114,7 +114,7 @@ def test_no_title_stands_at_the_end_of_a_page(lines, tmp_path):
     one = next(section for section in sample().sections if section.charts and section.tables)
     sections = [replace(one, name=f"s{n}", title=f"Section {n}", group=f"chapter {n}") for n in range(9)]
     report = Report("r", "A verdict.", warnings=tuple(map(str, range(lines))), sections=tuple(sections))
-    titles = {block.title for block in pdf_module.chosen(report, 1000) if block.title}
+    titles = {block.title for block in pdf_module.selected_blocks(report, 1000) if block.title}
     pages = text_of(pdf_module.pdf(report), tmp_path / "a.pdf").split("\f")[:-1]
     ends = [[line.strip() for line in page.splitlines() if line.strip()][-2:] for page in pages]
     assert titles
@@ -125,7 +125,7 @@ def test_no_title_stands_at_the_end_of_a_page(lines, tmp_path):
 def test_no_more_than_fits():
     """With little room the first sections of the chapters stay, and the rest is named."""
     report = sample()
-    some, all_of_it = pdf_module.chosen(report, 300), pdf_module.chosen(report, 1_000_000)
+    some, all_of_it = pdf_module.selected_blocks(report, 300), pdf_module.selected_blocks(report, 1_000_000)
     assert 0 < len(some) < len(all_of_it)
     assert "In the full report only" in pdf_module.summary_html(report, some, "A4", None)
 
@@ -139,7 +139,7 @@ def test_names_are_told_apart():
     tables = [Table(TableSpec(title, title, columns), one) for title, one in
               (("zeros", frame.assign(time=0)), ("times", frame))]  # fmt: skip
     report = Report("r", sections=(Section("s", "S", "Kernels", tables=tuple(tables)),))
-    text = pdf_module.summary_html(report, pdf_module.chosen(report, 300), "A4", None)
+    text = pdf_module.summary_html(report, pdf_module.selected_blocks(report, 300), "A4", None)
     assert "tilesize128x256x64</td>" in text
     assert "tilesize64x64x64</td>" in text
     assert "zeros" not in text

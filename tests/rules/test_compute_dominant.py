@@ -16,7 +16,7 @@ def test_found(findings):
     """300 of 500 µs of compute, in two calls; the same operator on other shapes is another."""
     trace = Work().mm(100).mm(200).mm(100, [[64, 64], [64, 64]]).busy(100)
     told = findings([RULE], trace)["C23"]
-    assert told.title == "`aten::mm` on 1000×1200, 1200×1300 is 60.0\u202f% of all compute"
+    assert told.title == "`aten::mm` on 1000×1200, 1200×1300 takes 60.0\u202f% of all compute"
     assert told.evidence == "2 calls take 300\u202fµs per step."
     assert (told.severity, told.saving_ns) == ("low", None)
 
@@ -62,6 +62,11 @@ def test_script_with_what_is_not_known(findings):
 )
 def test_silent(tell, trace):
     assert states(tell([RULE], trace)) == {"C23": "fine"}
+
+
+def test_the_script_has_tensors_of_8_bits(findings):
+    script = findings([RULE], Work().mm(300, dtype="c10::Float8_e4m3fn"))["C23"].snippet
+    assert script.count(".to(torch.float8_e4m3fn)") == 2
 
 
 def test_steps_and_ranks(findings):

@@ -28,14 +28,16 @@ def test_casts(findings):
     told = findings([Casts()], copying(100, [BF16, FLOAT], around="aten::linear"))["C17"]
     assert told.title == "Conversions between types take 100\u202fµs per step, 25.0\u202f% of compute"
     assert (told.saving_ns, told.low_ns) == (70_000, 35_000)
-    assert told.evidence == ("1 call: float32 to bfloat16 100\u202fµs. They lie within `aten::linear` 100\u202fµs.")
+    assert told.evidence == (
+        "1 call: float32 to bfloat16 100\u202fµs. Operators that convert: `aten::linear` 100\u202fµs."
+    )
     assert "autocast" in told.advice
 
 
 def test_casts_that_were_asked_for(findings):
     told = findings([Casts()], copying(100, [FLOAT, BF16], around="aten::_to_copy"))["C17"]
     assert told.evidence == "1 call: bfloat16 to float32 100\u202fµs."
-    assert told.advice.startswith("Convert once")
+    assert told.advice.startswith("Convert each tensor once")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,9 @@ def test_moves(findings):
     trace.cpu_op("aten::clone", trace.host, 2).run("aten::copy_", [(CAST, 60)]).run("aten::copy_", [(CAST, 100)])
     told = findings([Moves()], trace.busy(300))["C19"]
     assert told.saving_ns == 50_000
-    assert told.evidence.endswith("20.0\u202f% of the time in which the device computes or copies: "
+    assert told.evidence.endswith("20.0\u202f% of the time in which the GPU computes or copies: "
                                   "`aten::clone` 60.0\u202fµs, `aten::cat` 40.0\u202fµs.")  # fmt: skip
-    assert told.advice.startswith("Write into a tensor that is there already")
+    assert told.advice.startswith("Allocate the joined tensor once")
     assert "`.contiguous()`" in told.advice
 
 

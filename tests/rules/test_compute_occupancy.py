@@ -34,18 +34,20 @@ def test_few_warps_and_why(findings):
     told = findings(RULES, kernel())
     assert list(told) == ["C11", "C12"]
     assert (told["C11"].saving_ns, told["C11"].low_ns, told["C11"].confidence) == (40_000, 0, "low")
-    assert told["C11"].title.startswith("Kernels with 12.0\u202f% of the warps that fit may cost up to 40.0\u202fµs")
+    assert told["C11"].title.startswith("Kernels with an occupancy of 12.0\u202f% may cost up to 40.0\u202fµs")
     assert "40.0\u202f% of compute" in told["C11"].evidence
     limit = told["C12"]
     assert (limit.saving_ns, limit.severity) == (None, "low")
-    assert limit.title == "Of `triton_red_fused_sum_3` only 1 block fits on a processor, because of registers"
-    assert "The limit is registers: 200 per thread; 8 warps are 12.5\u202f% of what a processor holds" in limit.evidence
+    assert limit.title == "Only 1 block of `triton_red_fused_sum_3` fits on a processor, because of registers"
+    assert (
+        "The limit is registers: 200 per thread. 8 warps fit, 12.5\u202f% of what a processor holds" in limit.evidence
+    )
 
 
 def test_shared_memory(findings):
     """100 KB of 164: a second block does not fit. Where the profiler writes 0, 4 of 64 warps are 6.25 %."""
     told = findings(RULES, kernel(registers=32, shared_memory=100_000, occupancy=0, threads=128))
-    assert told["C11"].title.startswith("Kernels with 6.25\u202f% of the warps")
+    assert told["C11"].title.startswith("Kernels with an occupancy of 6.25\u202f% may cost")
     assert "The limit is shared memory: 100,000 bytes per block" in told["C12"].evidence
     assert "`num_stages`" in told["C12"].advice
 

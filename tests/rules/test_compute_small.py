@@ -52,8 +52,8 @@ def test_few_blocks(findings):
     """27 of 108 processors work for 200 µs: half of the three quarters without work are 75."""
     told = findings([TooFewBlocks()], Work().run("aten::x", [("scan", 200)], grid=(27, 1, 1)).busy(300))["C9"]
     assert (told.saving_ns, told.low_ns) == (75_000, 0)
-    assert told.title == "Kernels on 25.0\u202f% of the GPU's processors cost up to 75.0\u202fµs per step"
-    assert "40.0\u202f% of compute is kernels with fewer blocks than the 108 processors" in told.evidence
+    assert told.title == "Kernels that use only 25.0\u202f% of the GPU's processors cost up to 75.0\u202fµs per step"
+    assert "than the GPU has processors (108) take 40.0\u202f% of compute" in told.evidence
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_slow_rank(findings):
     assert told.title == "All kernels of rank 2 take 10.0\u202f% longer than those of the other ranks"
     assert (told.ranks, told.saving_ns, told.severity) == ((2,), None, "medium")
     assert told.evidence.startswith("20 kernels of equal work take longer by the same factor (quartiles 0.000 apart)")
-    assert "780\u202fµs of its compute per step" in told.evidence
+    assert "780\u202fµs to its compute per step" in told.evidence
 
 
 def test_two_ranks(findings):

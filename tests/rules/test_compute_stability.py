@@ -96,7 +96,7 @@ def test_slowed(findings):
     """20 of 60 µs five times; they are still launched well ahead."""
     told = findings([SLOWED], overlapped(), TraceBuilder(1, 2).step(1, 0, 1000).kernel("gemm", 0, 10))["C14"]
     assert (told.saving_ns, told.low_ns, told.ranks) == (100_000, 0, (0,))
-    assert "take 1.50 times as long beside collectives: `gemm` 100\u202fµs more per step" in told.evidence
+    assert "take 1.50 times as long while collectives run: `gemm` 100\u202fµs more per step" in told.evidence
     assert "In return, overlap hides 280\u202fµs of communication per step, which is more" in told.evidence
 
 
@@ -124,5 +124,5 @@ def test_only_what_is_slowed_is_listed(findings):
     for number in range(10):
         trace.kernel("other", 20 * number if number < 5 else 250 + 20 * number, 2, launch=(60 + number, "0.1"))
     told = findings([SLOWED], trace, TraceBuilder(1, 2).step(1, 0, 1000).kernel("gemm", 0, 10))["C14"]
-    assert "beside collectives: `gemm`" in told.evidence
+    assert "while collectives run: `gemm`" in told.evidence
     assert "`other`" not in told.evidence

@@ -15,12 +15,12 @@ def test_slow_products(findings):
     """A product of 500 µs takes 10 at the peak; 150 µs are other work, and 350 of 1000 nothing."""
     told = findings([LowUtilisation()], Work().mm(500).busy(150))["C22"]
     assert told.title == (
-        "1.00\u202f% of the device's arithmetic is used (MFU); the largest part of the step is kernels below the roof"
+        "1.00\u202f% of the GPU's peak arithmetic is used (MFU); the largest part of the step is kernels below the roof"
     )
     assert told.evidence == (
-        "On rank 0, of the step: kernels below the roof 49.0\u202f%, idle time 35.0\u202f%, kernels of other work "
-        "15.0\u202f%, the arithmetic itself 1.00\u202f%. Operations are known of 76.9\u202f% of the compute kernels' "
-        "time."
+        "Parts of the step on rank 0: kernels below the roof 49.0\u202f%, idle time 35.0\u202f%, kernels of other work "
+        "15.0\u202f%, the arithmetic itself 1.00\u202f%. The number of operations is known for 76.9\u202f% of the "
+        "compute kernels' time."
     )
     assert (told.saving_ns, told.severity) == (None, "low")
 

@@ -34,8 +34,9 @@ def test_a_tail(findings):
     assert finding.saving_ns == pytest.approx(200_000 * (1 - 238 / 216 / 2), abs=1)
     assert finding.low_ns == pytest.approx(200_000 * (1 - 238 / 108 / 3), abs=1)
     assert (finding.severity, finding.confidence) == ("high", "low")
-    assert "has 238 blocks, 1.10 times what 108 processors hold with 2 each: 216 would be a wave less" in (
-        finding.evidence
+    assert (
+        "has 238 blocks, 1.10 times what 108 processors hold with 2 each. With 216 blocks it needs one wave less"
+        in (finding.evidence)
     )
     assert " a grid of at most 216 blocks. Or let" in finding.advice
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from htareport.rules.memory.held import Fragmentation, Growth, NearCapacity, PeakOwner
+from htareport.rules.memory.fragmentation import Fragmentation
+from htareport.rules.memory.held import Growth, NearCapacity, PeakOwner
 
 GIB = 2**30
 CAPACITY = 100 * GIB
@@ -28,7 +29,7 @@ def holding(*levels, steps=0, **metadata):
 def test_nearly_full(findings):
     trace = holding((50, 60), (80, 91), (20, 91)).cpu_op("autograd::engine::evaluate_function: MmBackward0", 10, 5)
     told = findings([NearCapacity()], trace)["M1"]
-    assert told.title == "Memory is nearly full: 91.0\u202f% of 100\u202fGiB are taken"
+    assert told.title == "Memory is nearly full: 91.0\u202f% of 100\u202fGiB are reserved"
     assert "tensors take 80.0\u202fGiB at the peak" in told.evidence
     assert (told.severity, told.saving_ns) == ("medium", None)
 
@@ -52,7 +53,7 @@ def test_fragmented(findings):
     told = findings([Fragmentation()], holding((60, 70), (70, 80), (50, 80), (70, 80)))
     assert told == {}  # The peak itself is well used.
     told = findings([Fragmentation()], holding((45, 80), (50, 80), (50, 80)))["M3"]
-    assert told.title.startswith("37.5\u202f% of the memory taken")
+    assert told.title.startswith("37.5\u202f% of the reserved memory holds no tensors")
     assert "for 100\u202f% of the time" in told.evidence
 
 
@@ -64,8 +65,8 @@ def test_a_moment_of_it_or_room_enough_is_no_fragmentation(findings):
 def test_growth(findings):
     """4 GiB more after each of four steps, and 84 left: full after 21 more."""
     told = findings([Growth()], holding(*((4 * n, 4 * n) for n in (1, 2, 3, 4)), steps=4))["M5"]
-    assert told.title == "4.00\u202fGiB more are held after every step"
-    assert "full after 21 more" in told.evidence
+    assert told.title == "Memory grows by 4.00\u202fGiB with every step"
+    assert "full after 21 more steps" in told.evidence
     assert told.severity == "high"
 
 
@@ -78,7 +79,7 @@ def test_few_steps_and_what_comes_back_are_no_growth(findings, levels, steps):
 
 def test_growth_names_who_keeps_it(findings):
     trace = holding(*((4 * n, 4 * n) for n in (1, 2, 3, 4)), steps=4).cpu_op("aten::cat", 120, 300)
-    assert "mostly `aten::cat`'s" in findings([Growth()], trace)["M5"].evidence
+    assert "was allocated in `aten::cat`" in findings([Growth()], trace)["M5"].evidence
 
 
 def test_who_holds_the_peak(findings):

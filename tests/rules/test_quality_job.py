@@ -97,7 +97,7 @@ def test_options_that_would_tell_more(findings):
     trace = TraceBuilder().kernel("a", 0, 10, launch=(0, 1)).kernel("b", 90, 10, launch=(80, 1))
     told = findings([MissingOptions()], trace)["Q9"]
     options = "`ProfilerActivity.CPU`, `record_shapes=True`, `profile_memory=True` and `with_stack=True`"
-    assert told.title == f"More can be said with {options}"
+    assert told.title == f"More findings are possible with {options}"
     for option in ("record_shapes=True,", "profile_memory=True,", "with_stack=True,", "schedule(wait=5, warmup=3"):
         assert option in told.snippet
 

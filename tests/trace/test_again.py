@@ -66,7 +66,7 @@ def test_many_chunks(tmp_path):
     loaded = load_numbered(0, path)
     assert np.array_equal(loaded.loaded.tables["cpu_op"]["position"], np.arange(4_000))
     found = read_arguments(path, {"External id"})["External id"]
-    assert found.given == found.places.tolist() == list(range(4_000))
+    assert found.items == found.positions.tolist() == list(range(4_000))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -75,8 +75,8 @@ def test_arguments(tmp_path, layout):
     path = builder().write(tmp_path / "rank0.json", layout)
     found = read_arguments(path, {"External id", "Input Dims", "nothing"})
     assert set(found) == {"External id", "Input Dims"}
-    assert found["External id"].places.tolist() == [1, 6, 11]
-    assert found["Input Dims"].given == [[[2, 0], []], [[2, 1], []], [[2, 2], []]]
+    assert found["External id"].positions.tolist() == [1, 6, 11]
+    assert found["Input Dims"].items == [[[2, 0], []], [[2, 1], []], [[2, 2], []]]
     assert set(read_arguments(path)) == {"External id", "Input Dims", "correlation", "device", "stream"}
 
 
@@ -86,7 +86,7 @@ def test_arguments_that_are_none(tmp_path):
     rows = [{"ph": "X", "name": "a", "args": 1}, 5, {"ph": "X", "name": "b", "args": {"x": 1}}, {"ph": "X", "args": []}]
     path.write_text(json.dumps({"traceEvents": rows}))
     found = read_arguments(path)
-    assert (found["x"].places.tolist(), found["x"].given) == ([1], [1])
+    assert (found["x"].positions.tolist(), found["x"].items) == ([1], [1])
 
 
 def written(path, **options) -> str:

@@ -36,8 +36,8 @@ SALVAGE = ReadOptions(salvage=True)
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The folder of the cache; files of any size are kept in it, also those that were written just now."""
-    monkeypatch.setattr(cache, "LEAST_BYTES", 0)
-    monkeypatch.setattr(cache, "LEAST_EVENTS", 0)
+    monkeypatch.setattr(cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(cache, "MIN_EVENTS", 0)
     monkeypatch.setattr(cache, "SETTLED_NS", -(10**18))
     monkeypatch.setenv("HTAREPORT_CACHE", str(tmp_path / "kept"))
     return tmp_path / "kept"
@@ -255,8 +255,8 @@ def test_a_file_that_changes_while_it_is_read(folder, tmp_path, monkeypatch):
 def test_a_file_written_just_now(folder, tmp_path, monkeypatch):
     """Could be written to once more without its time showing it."""
     monkeypatch.undo()
-    monkeypatch.setattr(cache, "LEAST_BYTES", 0)
-    monkeypatch.setattr(cache, "LEAST_EVENTS", 0)
+    monkeypatch.setattr(cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(cache, "MIN_EVENTS", 0)
     path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
     for now, kept_files in ((0, 0), (3 * 10**9, 1)):
         monkeypatch.setattr(cache.time, "time_ns", lambda later=now: path.stat().st_ctime_ns + later)
@@ -455,14 +455,14 @@ def test_the_folder_is_bounded(tmp_path):
     (tmp_path / "old.part").touch()
     os.utime(tmp_path / "old.part", (1, 1))
     (tmp_path / "new.part").touch()
-    assert cache_folder.find(tmp_path, "a")
+    assert cache_folder.find_file(tmp_path, "a")
     cache_folder.tidy(tmp_path, 250)
     assert {each.name for each in tmp_path.iterdir()} == {"a.rank", "d.rank", "mine.txt", "new.part"}
 
 
 def test_writing_tidies(tmp_path, monkeypatch):
     """At first and then now and again."""
-    monkeypatch.setattr(cache_folder, "MOST_BYTES", 250)
+    monkeypatch.setattr(cache_folder, "MAX_BYTES", 250)
     monkeypatch.setattr(cache_folder, "_BETWEEN", 1000)
     counts = []
     for number in range(25):
@@ -478,7 +478,7 @@ def test_writing_tidies(tmp_path, monkeypatch):
 def test_small_ranks_are_read_and_no_folder_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("HTAREPORT_CACHE", str(tmp_path / "kept"))
     path = TraceBuilder(0).kernel("k", 0, 10).write(tmp_path / "rank0.json")
-    assert path.stat().st_size < cache.LEAST_BYTES
+    assert path.stat().st_size < cache.MIN_BYTES
     os.utime(path, (1, 1))
     assert _names(path) == ["k"]
     assert not (tmp_path / "kept").exists()
@@ -527,6 +527,6 @@ def test_where_it_is(variables, expected, monkeypatch):
     monkeypatch.setattr(cache_folder.sys, "platform", "linux")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert cache_folder.folder(chosen=True) == Path(expected)
-    assert cache_folder.folder(chosen=False) is None
+    assert cache_folder.folder(setting=True) == Path(expected)
+    assert cache_folder.folder(setting=False) is None
     assert cache_folder.folder(Path("x")) == Path("x")

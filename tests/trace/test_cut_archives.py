@@ -295,7 +295,7 @@ def test_headers_without_end(data, tmp_path):
 
 def test_bombs_without_directory(tmp_path, monkeypatch):
     """What a member holds is bounded as in any archive."""
-    monkeypatch.setattr(blocks, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(blocks, "MAX_UNPACKED_BYTES", 1 << 20)
     path, file = tmp_path / "a.zip", io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("rank0.json", b'{"traceEvents": [' + b" " * (12 << 20))

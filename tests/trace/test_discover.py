@@ -329,7 +329,7 @@ def test_a_large_file_without_events_is_not_kept(folder, monkeypatch):
     """Beyond what stands around the events of any trace, the search ends."""
     from htareport.reading.text import split
 
-    monkeypatch.setattr(split, "MOST_AROUND", 5000)
+    monkeypatch.setattr(split, "MAX_HELD_BYTES", 5000)
     put(folder / "rank0.json", 0)
     (folder / "big.json").write_text(json.dumps({"a": "x" * 2_000_000, "traceEvents": []}))
     assert Trace.open(folder).left_out == (("big.json", "JSON without traceEvents"),)

@@ -55,7 +55,7 @@ def tarred(path, **files):
 @pytest.mark.parametrize("kind", ["gzip", "zip", "gzip in zip", "tar", "zstd"])
 def test_bombs(kind, write, tmp_path, monkeypatch):
     """A few kilobytes that would unpack to many times what is allowed: refused as soon as they reach it."""
-    monkeypatch.setattr(blocks, "MOST_UNPACKED", 4 * MB)
+    monkeypatch.setattr(blocks, "MAX_UNPACKED_BYTES", 4 * MB)
     blank = b'{"traceEvents": [' + b" " * (40 * MB)
     match kind:
         case "gzip":
@@ -85,7 +85,7 @@ def test_bombs(kind, write, tmp_path, monkeypatch):
 
 def test_padding_without_end(write, tmp_path, text, monkeypatch):
     """Zero bytes behind a gzip member within a zip are unpacked, too, and count."""
-    monkeypatch.setattr(blocks, "MOST_UNPACKED", 4 * MB)
+    monkeypatch.setattr(blocks, "MAX_UNPACKED_BYTES", 4 * MB)
     path = zipped(tmp_path / "a.zip", a=gzip.compress(text) + bytes(60 * MB))
     with pytest.raises(TraceFileError, match="once unpacked"):
         RankTrace.load(0, path)
@@ -119,7 +119,7 @@ def test_real_traces_are_far_from_the_default_limit(write):
     for number in range(3000):
         made.kernel("the same kernel", 10 * number, 5, launch=(10 * number, 2))
     data = made.json().encode()
-    assert len(data) / len(gzip.compress(data, 9)) < blocks.MOST_TIMES / 2
+    assert len(data) / len(gzip.compress(data, 9)) < blocks.MAX_UNPACK_RATIO / 2
 
 
 def test_links_in_an_archive_are_no_files(tmp_path, text):

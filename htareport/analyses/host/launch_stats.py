@@ -94,8 +94,8 @@ class LaunchStats(Analysis):
         ),
     )
 
-    runtime_cutoff: Annotated[float, Range(least=0)] = 50.0  # µs
-    launch_delay_cutoff: Annotated[float, Range(least=0)] = 100.0  # µs
+    runtime_cutoff: Annotated[float, Range(minimum=0)] = 50.0  # µs
+    launch_delay_cutoff: Annotated[float, Range(minimum=0)] = 100.0  # µs
 
     def map(self, rank: Rank) -> Frames:
         launches = launch_rows(rank)

@@ -86,7 +86,7 @@ class QueueLength(Analysis):
         ),
     )
 
-    max_queue_length: Annotated[int, Range(least=1)] = 1024
+    max_queue_length: Annotated[int, Range(minimum=1)] = 1024
 
     def map(self, rank: Rank) -> Frames:
         streams, lanes = [], []

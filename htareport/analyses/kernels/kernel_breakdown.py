@@ -97,8 +97,8 @@ class KernelBreakdown(Analysis):
         ),
     )
 
-    num_kernels: Annotated[int, Range(least=1)] = 10
-    duration_ratio: Annotated[float, Range(above=0, most=1)] = 0.8
+    num_kernels: Annotated[int, Range(minimum=1)] = 10
+    duration_ratio: Annotated[float, Range(above=0, maximum=1)] = 0.8
 
     def map(self, rank: Rank) -> Frames:
         kernels = kernel_stats.by_name(rank)

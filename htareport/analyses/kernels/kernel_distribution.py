@@ -93,7 +93,7 @@ class KernelDistribution(Analysis):
         ),
     )
 
-    num_kernels: Annotated[int, Range(least=1)] = 10
+    num_kernels: Annotated[int, Range(minimum=1)] = 10
 
     def map(self, rank: Rank) -> Frames:
         kernels = kernel_stats.by_name(rank)

@@ -117,10 +117,10 @@ class KernelSequences(Analysis):
         ),
     )
 
-    shortest: Annotated[int, Range(least=1)] = 2
-    longest: Annotated[int, Range(least=1)] = 24
-    fewest: Annotated[int, Range(least=2)] = 3
-    pause: Annotated[float, Range(least=0)] = 1000.0  # µs
+    shortest: Annotated[int, Range(minimum=1)] = 2
+    longest: Annotated[int, Range(minimum=1)] = 24
+    fewest: Annotated[int, Range(minimum=2)] = 3
+    pause: Annotated[float, Range(minimum=0)] = 1000.0  # µs
 
     def __post_init__(self) -> None:
         if self.longest < self.shortest:

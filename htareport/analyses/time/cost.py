@@ -20,7 +20,7 @@ _NS_PER_SECOND = 10**9
 _NS_PER_HOUR = 3600 * _NS_PER_SECOND
 _NUM_STEPS = 1000  # The cost of one is a fraction of a cent.
 _MONEY = "In the currency of the price."
-_Amount: TypeAlias = Annotated[float, Range(least=0)]
+_Amount: TypeAlias = Annotated[float, Range(minimum=0)]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cost(Analysis):
     samples_per_step: _Amount = 0.0
     tokens_per_step: _Amount = 0.0
     gpu_hour: _Amount = 0.0
-    num_gpus: Annotated[int, Range(least=0)] = 0
+    num_gpus: Annotated[int, Range(minimum=0)] = 0
 
     title = "Cost and throughput"
     group = Group.TIME

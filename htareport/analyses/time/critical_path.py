@@ -151,13 +151,13 @@ class CriticalPath(Analysis):
         ),
     )
 
-    rank: Annotated[int, Range(least=_UNSET)] = _UNSET  # -1: every rank, the lowest shown.
-    step: Annotated[int, Range(least=_UNSET)] = _UNSET  # -1: the one of median length.
+    rank: Annotated[int, Range(minimum=_UNSET)] = _UNSET  # -1: every rank, the lowest shown.
+    step: Annotated[int, Range(minimum=_UNSET)] = _UNSET  # -1: the one of median length.
     annotation: str = ""  # Instead of a step: host rows whose name contains this …
-    instance: Annotated[int, Range(least=0)] = 0  # … and which of them, by start.
+    instance: Annotated[int, Range(minimum=0)] = 0  # … and which of them, by start.
     data_loading: str = "DataLoader,dataloader,data_load"  # Parts of names of rows that load data.
     python_time: bool = True  # False: time between operators is free, as in HTA.
-    max_events: Annotated[int, Range(least=1)] = 1_000_000  # Without steps: no more than this many, from the start.
+    max_events: Annotated[int, Range(minimum=1)] = 1_000_000  # Without steps: no more than this many, from the start.
 
     def map(self, rank: Rank) -> Frames:
         # Which rank is the lowest no worker knows; a step's path costs a few per cent of loading, so each rank has its.

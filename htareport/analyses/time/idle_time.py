@@ -133,7 +133,7 @@ class IdleTime(Analysis):
         ),
     )
 
-    consecutive_kernel_delay: Annotated[float, Range(least=0)] = 30.0  # µs
+    consecutive_kernel_delay: Annotated[float, Range(minimum=0)] = 30.0  # µs
 
     def map(self, rank: Rank) -> Frames:
         events = rank.device_events

@@ -39,7 +39,7 @@ def trace_frame(rank: Rank, zero_ns: int, config: ParserConfig) -> pd.DataFrame:
     last_columns = frame.pop("index_correlation"), frame.pop("iteration")
     indices = frame["index"].to_numpy()
     for spec, values in _arguments(rank, config):
-        if not config.parse_all_args or np.isin(values.places, indices).any():
+        if not config.parse_all_args or np.isin(values.positions, indices).any():
             frame[spec.name] = _column(spec, values, indices)
     frame["index_correlation"], frame["iteration"] = last_columns
     return frame.set_index("index", drop=False).rename_axis(None)
@@ -146,12 +146,12 @@ def _arguments(rank: Rank, config: ParserConfig) -> list[tuple[AttributeSpec, Va
     for capture in rank.captures:
         names = None if takes_all else set(specs)
         for name, values in read_arguments(capture.path, names, capture.options).items():
-            values_by_name.setdefault(name, []).append(Values(values.places + num_before, values.given))
+            values_by_name.setdefault(name, []).append(Values(values.positions + num_before, values.items))
         num_before += capture.events
     if takes_all:
         available = {spec.raw_name: spec for spec in AVAILABLE_ARGS.values() if not spec.name.startswith("name")}
         specs = {
-            name: available.get(name) or config.make_attribute_spec(name, captures[0].given[0])
+            name: available.get(name) or config.make_attribute_spec(name, captures[0].items[0])
             for name, captures in values_by_name.items()
         }
     empty = [Values(np.zeros(0, np.int64), [])]
@@ -160,16 +160,16 @@ def _arguments(rank: Rank, config: ParserConfig) -> list[tuple[AttributeSpec, Va
 
 
 def _joined(captures: list[Values]) -> Values:
-    indices = np.concatenate([values.places for values in captures])
-    return Values(indices, list(chain.from_iterable(values.given for values in captures)))
+    indices = np.concatenate([values.positions for values in captures])
+    return Values(indices, list(chain.from_iterable(values.items for values in captures)))
 
 
 def _column(spec: AttributeSpec, values: Values, index: NDArray[np.int64]) -> NDArray[Any]:
     """The column of an argument: its value, as the column's type, for events that have one, else the default."""
-    rows = np.searchsorted(index, values.places)
+    rows = np.searchsorted(index, values.positions)
     is_in_frame = rows < len(index)
-    is_in_frame[is_in_frame] = index[rows[is_in_frame]] == values.places[is_in_frame]
-    rows, arguments = rows[is_in_frame], list(compress(values.given, is_in_frame.tolist()))
+    is_in_frame[is_in_frame] = index[rows[is_in_frame]] == values.positions[is_in_frame]
+    rows, arguments = rows[is_in_frame], list(compress(values.items, is_in_frame.tolist()))
     if spec.value_type in (ValueType.Int, ValueType.Float):
         dtype = np.int64 if spec.value_type is ValueType.Int else np.float64
         numbers = pd.to_numeric(pd.Series(arguments, dtype=object), errors="coerce").to_numpy(np.float64)

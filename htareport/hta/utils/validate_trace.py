@@ -64,7 +64,7 @@ def validate_trace_format(
         return False, {"trace_read_error": str(error)}
     specified = {name: values for name, values in arguments.items() if name in specs}
     violations = {name: text for name, values in specified.items() if (text := _violation(specs[name], values))}
-    unknown = Counter({name: len(values.given) for name, values in arguments.items() if name not in specs})
+    unknown = Counter({name: len(values.items) for name, values in arguments.items() if name not in specs})
     errors: dict[str, Any] = {}
     if unknown and not ignore_missing_arguments:
         errors["skipped_arguments"] = dict(unknown)
@@ -75,7 +75,7 @@ def validate_trace_format(
 
 def _violation(spec: AttributeSpec, values: Values) -> str:
     """Return a text on the first value of another type, empty if there is none; numbers as text are numbers."""
-    for event, value in zip(values.places.tolist(), values.given, strict=True):
+    for event, value in zip(values.positions.tolist(), values.items, strict=True):
         if value is not None and not _fits(spec.value_type, value):
             return (
                 f"event {event}: {spec.raw_name} is {type(value).__name__}, not {spec.value_type.name}: {value!r:.80}"

@@ -11,7 +11,7 @@ from itertools import count, repeat
 from pathlib import Path
 
 from htareport.errors import NothingToReadError, TraceFileError, UsageError, printable
-from htareport.files.locations import Place, exists, inside, is_file, is_folder, is_remote, located, matching, shown
+from htareport.files.locations import Location, exists, inside, is_file, is_folder, is_remote, located, matching, shown
 from htareport.reading.sources.heads import Header, NotATraceError, SavedReportError, read_header
 from htareport.reading.text.blocks import NOT_REGULAR, archive_members, archive_of, blocks, open_regular
 from htareport.reading.text.unpack import COMPRESSED
@@ -29,7 +29,7 @@ _AT_ONCE = 16  # Files behind URLs whose heads are read at the same time.
 
 
 @dataclass
-class Found:
+class Discovery:
     """What a search came to."""
 
     ranks: dict[int, tuple[Path, ...]] = field(default_factory=dict)
@@ -40,14 +40,14 @@ class Found:
 
 
 @dataclass
-class _Looked:
+class _Heads:
     """What the heads of the files in one file told, or why they could not be told."""
 
     headers: list[tuple[Path, Header | Exception]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def find_traces(source: Location, options: ReadOptions = DEFAULT_OPTIONS) -> Discovery:
     """Find the traces of a folder, file, glob or archive. NothingToReadError says what was looked for and found."""
     if not str(source):  # Path("") would be the folder we are in, which nobody meant: a shell variable was not set.
         raise UsageError("no traces were named: the path is empty")
@@ -57,45 +57,45 @@ def find(source: Place, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
             files, where = _candidates(inside(path)), f"folder {shown(path)}"
             result = assign(files, explicit=False, options=options)
             if not result.ranks and not result.unusable:  # No trace directly inside, so those below are meant.
-                below = (each for each in inside(path, below=True) if each.parent != path)
-                files += _candidates(each for each in below if not _hidden(each.relative_to(path)))
+                below = (file for file in inside(path, below=True) if file.parent != path)
+                files += _candidates(file for file in below if not _hidden(file.relative_to(path)))
                 result = assign(files, explicit=False, options=options)
-            return _something(result, where, files)
+            return _nonempty(result, where, files)
         if exists(path):
             if not is_file(path):
                 raise NothingToReadError(f"{named}: {NOT_REGULAR}")
-            return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
-        if found := matching(path):
-            files = [each for each in found if is_file(each)]
-            return _something(assign(files, explicit=True, options=options), f"pattern {named}", files)
+            return _nonempty(assign([path], explicit=True, options=options), f"file {named}", [path])
+        if matches := matching(path):
+            files = [file for file in matches if is_file(file)]
+            return _nonempty(assign(files, explicit=True, options=options), f"pattern {named}", files)
         if archive := archive_of(path):
             if path in (archive_members(archive, options) or ()):
-                return _something(assign([path], explicit=True, options=options), f"file {named}", [path])
+                return _nonempty(assign([path], explicit=True, options=options), f"file {named}", [path])
             raise NothingToReadError(f"{named}: there is no such file in {archive.name}")
     except OSError as error:
         raise NothingToReadError(f"{named}: {error.strerror or error}") from error
     raise NothingToReadError(f"{named}: there is no such file or folder")
 
 
-def find_among(files: Iterable[Place], options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def find_among(files: Iterable[Location], options: ReadOptions = DEFAULT_OPTIONS) -> Discovery:
     """Sort files that were named one by one into ranks. NothingToReadError if none is a trace."""
     paths = [located(file) for file in files]
-    return _something(assign(paths, explicit=True, options=options), f"{len(paths)} files", paths)
+    return _nonempty(assign(paths, explicit=True, options=options), f"{len(paths)} files", paths)
 
 
-def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFAULT_OPTIONS) -> Found:
+def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFAULT_OPTIONS) -> Discovery:
     """Sort files into ranks. A file that was named itself must be a trace; others may be left out.
 
     Copies with something added stand for a rank only where there are no other traces.
     """
-    result, headers = Found(), dict[Path, Header]()
-    for looked in _looked_at(list(files), options):
-        result.warnings += looked.warnings
-        for file, seen in looked.headers:
-            if isinstance(seen, Header):
-                headers[file] = seen
+    result, headers = Discovery(), dict[Path, Header]()
+    for heads in _read_heads(list(files), options):
+        result.warnings += heads.warnings
+        for file, header_or_error in heads.headers:
+            if isinstance(header_or_error, Header):
+                headers[file] = header_or_error
             else:
-                _refuse(file, seen, result, explicit=explicit)
+                _refuse(file, header_or_error, result, explicit=explicit)
     by_rank = dict[int, list[Path]]()
     for file, rank in _numbered(_ranks_of(headers, result), result.warnings):
         by_rank.setdefault(rank, []).append(file)
@@ -103,7 +103,7 @@ def assign(files: Iterable[Path], *, explicit: bool, options: ReadOptions = DEFA
     return result
 
 
-def _refuse(file: Path, reason: Exception, result: Found, *, explicit: bool) -> None:
+def _refuse(file: Path, reason: Exception, result: Discovery, *, explicit: bool) -> None:
     """Note why a file is no trace; of one that nobody named and that is not named like one, nothing is said."""
     name, is_trace = printable(file.name), _TRACE_NAME.search(file.name)
     named = explicit or _JSON_LIKE.search(file.name) or is_trace
@@ -117,7 +117,7 @@ def _refuse(file: Path, reason: Exception, result: Found, *, explicit: bool) -> 
         result.left_out.append((name, str(reason)))
 
 
-def _ranks_of(headers: dict[Path, Header], result: Found) -> dict[Path, int | None]:
+def _ranks_of(headers: dict[Path, Header], result: Discovery) -> dict[Path, int | None]:
     """Return the rank that each trace gives itself, without copies if there are others."""
     copies = {file for file, header in headers.items() if header.is_copy}
     if len(copies) < len(headers):
@@ -128,26 +128,26 @@ def _ranks_of(headers: dict[Path, Header], result: Found) -> dict[Path, int | No
 
 def _numbered(ranks: dict[Path, int | None], warnings: list[str]) -> Iterator[tuple[Path, int]]:
     """Give each file its rank: its own, else that of its name, else the lowest free number in order of name."""
-    named, nameless, by_name = dict[Path, int](), list[Path](), list[str]()
-    shown, alone = _shown(ranks), Counter(archive_of(file) for file in ranks)
+    rank_by_file, nameless, by_name = dict[Path, int](), list[Path](), list[str]()
+    shown, num_by_archive = _shown(ranks), Counter(archive_of(file) for file in ranks)
     for file in sorted(ranks, key=str):
         rank, archive = ranks[file], archive_of(file)
-        names = (file.name, archive.name) if archive and alone[archive] == 1 else (file.name,)
+        names = (file.name, archive.name) if archive and num_by_archive[archive] == 1 else (file.name,)
         if rank is None and (rank := _rank_in_names(names)) is not None:
             by_name.append(f"{shown[file]} is rank {rank}")
         if rank is None:
             nameless.append(file)
         else:
-            named[file] = rank
+            rank_by_file[file] = rank
     if by_name:
         warnings.append(f"no rank inside the files, so it is taken from their names: {_few(by_name)}")
-    yield from named.items()
-    taken, processes, numbers = set(named.values()), dict[str, int](), list[str]()
+    yield from rank_by_file.items()
+    used_ranks, processes, numbers = set(rank_by_file.values()), dict[str, int](), list[str]()
     for file in nameless:
         process = _TIME_STAMP_SUFFIX.sub("", str(file))
         if process not in processes:
-            processes[process] = next(number for number in count() if number not in taken)
-            taken.add(processes[process])
+            processes[process] = next(number for number in count() if number not in used_ranks)
+            used_ranks.add(processes[process])
             numbers.append(f"{_TIME_STAMP_SUFFIX.sub('', shown[file])} is rank {processes[process]}")
         yield file, processes[process]
     if len(processes) > 1:
@@ -167,32 +167,32 @@ def _shown(files: Iterable[Path]) -> dict[Path, str]:
     return {file: printable(name) for file, name in named.items()}
 
 
-def _few(texts: list[str], most: int = 4) -> str:
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+def _few(texts: list[str], max_shown: int = 4) -> str:
+    return ", ".join(texts[:max_shown]) + (f" and {len(texts) - max_shown} more" if len(texts) > max_shown else "")
 
 
-def _looked_at(paths: list[Path], options: ReadOptions) -> Iterator[_Looked]:
+def _read_heads(paths: list[Path], options: ReadOptions) -> Iterator[_Heads]:
     """What the head of each file tells; behind URLs of many at once, since each takes its time to answer."""
     if not any(map(is_remote, paths)):
-        yield from (_look(path, options) for path in paths)
+        yield from (_heads_of(path, options) for path in paths)
         return
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(_look, paths, repeat(options))
+        yield from pool.map(_heads_of, paths, repeat(options))
 
 
-def _look(path: Path, options: ReadOptions) -> _Looked:
+def _heads_of(path: Path, options: ReadOptions) -> _Heads:
     """Read the head of a file, or those of the files in an archive."""
-    looked = _Looked()
-    for file in _members_or_self(path, options, looked.warnings):
+    heads = _Heads()
+    for file in _members_or_self(path, options, heads.warnings):
         try:
-            looked.headers.append((file, read_header(file, options.max_bytes)))
+            heads.headers.append((file, read_header(file, options.max_bytes)))
         except (SavedReportError, NotATraceError, TraceFileError, OSError) as reason:
-            looked.headers.append((file, reason))
-    return looked
+            heads.headers.append((file, reason))
+    return heads
 
 
 def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+    return any(name.startswith(".") for name in path.parts)
 
 
 def _candidates(paths: Iterable[Path]) -> list[Path]:
@@ -229,13 +229,13 @@ def _members_or_self(path: Path, options: ReadOptions, warnings: list[str]) -> l
     ]
 
 
-def _something(result: Found, where: str, files: list[Path]) -> Found:
+def _nonempty(result: Discovery, where: str, files: list[Path]) -> Discovery:
     if not result.ranks:
-        raise NothingToReadError(_nothing(where, files, result))
+        raise NothingToReadError(_nothing_found(where, files, result))
     return result
 
 
-def _nothing(where: str, files: list[Path], result: Found) -> str:
+def _nothing_found(where: str, files: list[Path], result: Discovery) -> str:
     looked = "traces (JSON with traceEvents, plain, as .gz or .zst, or in a .zip or .tar) were looked for"
     if not files:
         return f"{where}: {looked}, and no such file was found"

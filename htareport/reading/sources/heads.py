@@ -23,7 +23,7 @@ _TRACE_KEY = re.compile(rb'"(?:traceEvents|schemaVersion)"\s*:')
 _KINETO = re.compile(rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:')
 _DISTRIBUTED = b'"distributedInfo"'
 _VALUE = re.compile(r'"distributedInfo"\s*:\s*')
-_MOST_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
+_MAX_DISTRIBUTED = 4 << 20  # Bytes: thousands of process groups.
 
 
 class Header(NamedTuple):
@@ -41,10 +41,10 @@ class SavedReportError(Exception):
     """The file is a report that this program saved."""
 
 
-def read_header(file: Path, most: int | None) -> Header:
+def read_header(file: Path, max_bytes: int | None) -> Header:
     """Return what a trace says of itself."""
     damage = list[DamagedDataError]()
-    window = Window(_until_damage(blocks(file, most), damage))
+    window = Window(_until_damage(blocks(file, max_bytes), damage))
     if not window.more():
         raise damage[0] if damage else TraceFileError("the file is empty")
     if not window.data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
@@ -89,37 +89,37 @@ def _until_damage(content: Iterator[bytes], damage: list[DamagedDataError]) -> I
 
 def is_report(start: bytes) -> bool:
     """Whether a file that starts so is a saved report of ours; a trace is none, whatever else it holds."""
-    found = _REPORT.match(start)
-    return found is not None and not _TRACE_KEY.search(found[1])
+    match = _REPORT.match(start)
+    return match is not None and not _TRACE_KEY.search(match[1])
 
 
 def _begins_with_event(text: bytes) -> bool:
     """Whether the first object of an array has a phase; of one larger than the text, what there is of it."""
-    spans, close = event_spans(text)
-    begin, end = spans[0] if spans else (0, len(text) if close < 0 else 0)
+    spans, array_end = event_spans(text)
+    begin, end = spans[0] if spans else (0, len(text) if array_end < 0 else 0)
     return _PHASE.search(text, begin, end) is not None
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
-    for each in (text, mend(text)[0]):
+    for candidate in (text, mend(text)[0]):
         try:
-            found = orjson.loads(each)
+            value = orjson.loads(candidate)
         except orjson.JSONDecodeError:
             continue
-        return found if isinstance(found, dict) else {}
+        return value if isinstance(value, dict) else {}
     return {}
 
 
 def _distributed_behind(window: Window) -> Any:
     """Return the value of the last `distributedInfo` behind what was read, wherever it stands."""
-    data, found = window.data, False
+    data, has_key = window.data, False
     try:
         while True:
-            if (at := data.rfind(_DISTRIBUTED)) > 0:
-                del data[:at]
-            found = at >= 0
-            if not found or len(data) > _MOST_DISTRIBUTED:
-                found = False
+            if (offset := data.rfind(_DISTRIBUTED)) > 0:
+                del data[:offset]
+            has_key = offset >= 0
+            if not has_key or len(data) > _MAX_DISTRIBUTED:
+                has_key = False
                 del data[: -len(_DISTRIBUTED)]
             if not window.more():
                 break
@@ -127,7 +127,7 @@ def _distributed_behind(window: Window) -> Any:
         return None
     text = data.decode("utf-8", "replace")
     start = _VALUE.match(text)
-    if not found or start is None:
+    if not has_key or start is None:
         return None
     try:
         return json.JSONDecoder().raw_decode(text, start.end())[0]

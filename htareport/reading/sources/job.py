@@ -41,25 +41,27 @@ class Trace:
         """
         options = options or DEFAULT_OPTIONS
         if isinstance(source, Mapping):
-            found = discover.Found({rank: paths_of(files) for rank, files in sorted(source.items())})
-            label = _common_label(found)
-            if missing := [shown(p) for files in found.ranks.values() for p in files if not _is_there(p)]:
+            discovery = discover.Discovery({rank: paths_of(files) for rank, files in sorted(source.items())})
+            label = _common_label(discovery)
+            if missing := [shown(p) for files in discovery.ranks.values() for p in files if not _is_there(p)]:
                 raise NothingToReadError(f"{', '.join(missing[:3])}: there is no such file")
         elif isinstance(source, str) or not isinstance(source, Iterable):
-            found, label = discover.find(source, options), _label(located(source))
+            discovery, label = discover.find_traces(source, options), _label(located(source))
         else:
-            found = discover.find_among(source, options)
-            label = _common_label(found)
-        chosen = {r: f for r, f in found.ranks.items() if ranks is None or r in ranks}
-        if not chosen:
-            there = listed(found.ranks) or "none"
-            raise NothingToReadError(f"{label}: no trace of the ranks asked for (ranks found: {there})")
-        files = {rank: paths[0] if len(paths) == 1 else paths for rank, paths in chosen.items()}
-        warnings = list(found.warnings)
-        if ranks is not None and (absent := ranks - found.ranks.keys()):
+            discovery = discover.find_among(source, options)
+            label = _common_label(discovery)
+        selected = {r: f for r, f in discovery.ranks.items() if ranks is None or r in ranks}
+        if not selected:
+            available = listed(discovery.ranks) or "none"
+            raise NothingToReadError(f"{label}: no trace of the ranks asked for (ranks found: {available})")
+        files = {rank: paths[0] if len(paths) == 1 else paths for rank, paths in selected.items()}
+        warnings = list(discovery.warnings)
+        if ranks is not None and (absent := ranks - discovery.ranks.keys()):
             warnings.append(f"asked for, but not there: rank{'s' if len(absent) > 1 else ''} {listed(absent)}")
-        unasked = frozenset(found.ranks.keys() - chosen.keys())
-        return cls(label, files, tuple(warnings), tuple(found.left_out), tuple(found.unusable), unasked, options)
+        unasked = frozenset(discovery.ranks.keys() - selected.keys())
+        return cls(
+            label, files, tuple(warnings), tuple(discovery.left_out), tuple(discovery.unusable), unasked, options
+        )
 
     @property
     def total_bytes(self) -> int:
@@ -67,8 +69,8 @@ class Trace:
         return sum(size_of(p) for files in self.files.values() for p in paths_of(files) if exists(p))
 
 
-def _common_label(found: discover.Found) -> str:
-    files = [path for paths in found.ranks.values() for path in paths]
+def _common_label(discovery: discover.Discovery) -> str:
+    files = [path for paths in discovery.ranks.values() for path in paths]
     return _label(files[0] if len(files) == 1 else files[0].parent) if files else "trace files"
 
 

@@ -30,9 +30,10 @@ from htareport.reading.text.unpack import READ, DamagedDataError, Readable, Rere
 from htareport.rows.options import DEFAULT_OPTIONS, ReadOptions
 
 NOT_REGULAR = "not a regular file but a pipe, socket or device; save what it gives to a file"
-MOST_UNPACKED = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
-MOST_TIMES = 200  # Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
-_PIECE = 1 << 14
+MAX_UNPACKED_BYTES = 1 << 30  # Bytes that any file may hold once unpacked, and times its size on disk if that is more.
+# Kineto's JSON packs to a twentieth; what packs ten times better is made to fill memory or time.
+MAX_UNPACK_RATIO = 200
+_BLOCK_BYTES = 1 << 14
 _ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)\b", re.IGNORECASE)  # Behind URLs, where to ask of each folder takes its time.
 # What the standard library raises for damaged archives: KeyError for a member that is not there, RuntimeError and
 # NotImplementedError for one that is encrypted or packed in a way it does not know.
@@ -42,17 +43,17 @@ _DAMAGED = (
 )
 
 
-def blocks(path: Path, most: int | None = None) -> Iterator[bytes]:
+def blocks(path: Path, max_bytes: int | None = None) -> Iterator[bytes]:
     """Yield the decompressed bytes in blocks of about 1 MB.
 
     `path` may go on inside an archive (`run.zip/rank0.json`); an archive itself stands for the only file in it.
-    TraceFileError if the file changes meanwhile or holds more than `most` bytes (by default MOST_TIMES its size, at
-    least MOST_UNPACKED); DamagedDataError behind the last block if packed data end early or are damaged; OSError if the
-    file cannot be read.
+    TraceFileError if the file changes meanwhile or holds more than `max_bytes` (by default MAX_UNPACK_RATIO times its
+    size, at least MAX_UNPACKED_BYTES); DamagedDataError behind the last block if packed data end early or are damaged;
+    OSError if the file cannot be read.
     """
     on_disk = path if locations.exists(path) else archive_of(path) or path
     before = _state(on_disk)
-    yield from _limited(unpacked(partial(_opened, path, most, on_disk)), on_disk, most)
+    yield from _limited(unpacked(partial(_opened, path, max_bytes, on_disk)), on_disk, max_bytes)
     if _state(on_disk) not in {before, None}:
         raise TraceFileError("the file changed while it was read; read it again when it is complete")
 
@@ -83,7 +84,7 @@ def archive_members(
     return archive_members
 
 
-def _names(path: Path, kind: str, most: int | None, warn: Callable[[str], object] | None) -> Iterator[str]:
+def _names(path: Path, kind: str, max_bytes: int | None, warn: Callable[[str], object] | None) -> Iterator[str]:
     """The names of the files in an archive; the error behind the last, if there is one."""
     if kind == "zip":
         with _zip(path) as archive:
@@ -92,7 +93,7 @@ def _names(path: Path, kind: str, most: int | None, warn: Callable[[str], object
                 return
         yield from (member.name for member in _cut_members(path, _state(path)))
         raise DamagedDataError("damaged archive: its directory, which stands at the end, is missing or damaged")
-    with _tar(path, kind, most) as (tar, content):
+    with _tar(path, kind, max_bytes) as (tar, content):
         yield from (member.name for member in tar if member.isfile())
         if content.damage:
             raise content.damage
@@ -131,13 +132,15 @@ def _state(on_disk: Path) -> tuple[int, int] | None:
     return state.st_size, state.st_mtime_ns
 
 
-def _limited(content: Iterator[bytes], on_disk: Path, most: int | None) -> Iterator[bytes]:
+def _limited(content: Iterator[bytes], on_disk: Path, max_bytes: int | None) -> Iterator[bytes]:
     """The same blocks; TraceFileError where there are too many for a file that was not made to do harm."""
-    limit = most if most is not None else max(MOST_UNPACKED, MOST_TIMES * size_of(on_disk))
+    limit = max_bytes if max_bytes is not None else max(MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO * size_of(on_disk))
     for block in content:
         limit -= len(block)
         if limit < 0:
-            allowed = f"{most:,} bytes" if most is not None else f"{MOST_TIMES} times its size, or 1 GB,"
+            allowed = (
+                f"{max_bytes:,} bytes" if max_bytes is not None else f"{MAX_UNPACK_RATIO} times its size, or 1 GB,"
+            )
             raise TraceFileError(f"holds more than {allowed} once unpacked; --max-bytes allows more")
         yield block
 
@@ -152,9 +155,9 @@ def _damaged(error: Exception) -> DamagedDataError:
 
 
 @contextmanager
-def _opened(path: Path, most: int | None, on_disk: Path) -> Iterator[Readable]:
+def _opened(path: Path, max_bytes: int | None, on_disk: Path) -> Iterator[Readable]:
     if on_disk != path:
-        with _member(on_disk, path.relative_to(on_disk).as_posix(), most) as inner:
+        with _member(on_disk, path.relative_to(on_disk).as_posix(), max_bytes) as inner:
             yield inner
         return
     with open_regular(path) as raw:
@@ -163,30 +166,30 @@ def _opened(path: Path, most: int | None, on_disk: Path) -> Iterator[Readable]:
             raw.seek(0)
             yield raw
             return
-    members = archive_members(path, ReadOptions(max_bytes=most)) or []
+    members = archive_members(path, ReadOptions(max_bytes=max_bytes)) or []
     if len(members) != 1:
         raise TraceFileError(f"an archive of {len(members)} files, not one")
-    with _opened(members[0], most, path) as inner:
+    with _opened(members[0], max_bytes, path) as inner:
         yield inner
 
 
 @contextmanager
-def _member(archive: Path, name: str, most: int | None) -> Iterator[Readable]:
+def _member(archive: Path, name: str, max_bytes: int | None) -> Iterator[Readable]:
     """A file inside an archive, decompressed as it is read."""
     with open_regular(archive) as peek:
         kind = archive_kind(peek.read(READ))
     try:
         if kind == "zip":
-            content = Reread(_limited(_unzipped(archive, name), archive, most))
+            content = Reread(_limited(_unzipped(archive, name), archive, max_bytes))
             yield content
             if content.damage:
                 raise content.damage
         else:
-            with _tar(archive, kind, most) as (tar, content):  # A compressed tar is read up to this member, once.
-                member = next((each for each in tar if each.isfile() and _clean(each.name) == name), None)
+            with _tar(archive, kind, max_bytes) as (tar, content):  # A compressed tar is read up to this member, once.
+                member = next((info for info in tar if info.isfile() and _clean(info.name) == name), None)
                 if member is None:
                     raise TraceFileError(f"no {name} in {archive.name}")
-                yield _Part(tar, member, content)
+                yield _TarMember(tar, member, content)
     except _DAMAGED as error:
         raise _damaged(error) from error
 
@@ -222,10 +225,10 @@ def _unzipped(archive: Path, name: str) -> Iterator[bytes]:
     try:
         with _zip(archive) as zipped:
             if zipped:
-                found = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
-                with zipped.open(found) as inner:
-                    while piece := inner.read(_PIECE):
-                        yield piece
+                entry = next((info for info in zipped.infolist() if _clean(info.filename) == name), name)
+                with zipped.open(entry) as inner:
+                    while block := inner.read(_BLOCK_BYTES):
+                        yield block
                 return
         members = _cut_members(archive, _state(archive))
         member = next((member for member in members if _clean(member.name) == name), None)
@@ -266,7 +269,7 @@ class _Tar(tarfile.TarFile):
         return None if self.is_cut_short or str(self.ended) == "end of file header" else self.ended
 
 
-class _Part:
+class _TarMember:
     """A member of a tar, to read from. The library's own file loses what it has read when the tar ends within it."""
 
     def __init__(self, tar: tarfile.TarFile, member: tarfile.TarInfo, content: Reread) -> None:
@@ -275,21 +278,21 @@ class _Part:
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to so many bytes, none at the end. DamagedDataError where the tar ends before."""
-        given = self._file.read(self._left if size < 0 else min(size, self._left))
-        self._left -= len(given)
-        if self._left and not given:
+        data = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        if self._left and not data:
             raise self._content.damage or DamagedDataError(f"damaged archive: it ends {self._left:,} bytes too early")
-        return given
+        return data
 
 
 @contextmanager
-def _tar(path: Path, kind: str, most: int | None) -> Iterator[tuple[_Tar, Reread]]:
+def _tar(path: Path, kind: str, max_bytes: int | None) -> Iterator[tuple[_Tar, Reread]]:
     """An opened tar; the content of a compressed one is read as it comes, and no more of it than is allowed."""
     if kind == "tar":
         file = reading(path) if is_remote(path) else None
         with file or nullcontext(), _Tar.open(None if file else path, "r:", file) as tar:
             yield tar, Reread(iter(()))
         return
-    content = Reread(_limited(unpacked(partial(open_regular, path), of="the tar"), path, most))
+    content = Reread(_limited(unpacked(partial(open_regular, path), content_name="the tar"), path, max_bytes))
     with _Tar.open(fileobj=cast("Any", content), mode="r|") as tar:
         yield tar, content

@@ -25,10 +25,10 @@ _ZIP64, _IN_ZIP64 = 1, 0xFFFFFFFF
 _METHODS = {0, 8, 9, 12, 14, 93, 95, 98, 99}  # Known ones: what has another is no header.
 _ENCRYPTED, _UTF8 = 0x1, 0x800
 _LATEST = 63  # Version 6.3 of the format; what needs a later one is no header.
-_MOST_MEMBERS = 100_000
-_MOST_BEHIND = 24
+_MAX_MEMBERS = 100_000
+_MAX_TRAILER = 24
 # Behind the data there may be the checksum and both sizes, of 4 or 8 bytes each, with a signature before them or not.
-_BEHIND = tuple((size, extra + 4 + 2 * size) for size in (4, 8) for extra in (0, 4))
+_TRAILERS = tuple((size, extra + 4 + 2 * size) for size in (4, 8) for extra in (0, 4))
 
 
 class Member(NamedTuple):
@@ -44,7 +44,7 @@ class Member(NamedTuple):
 
 
 class _Header(NamedTuple):
-    at: int
+    offset: int
     name: str
     method: int
     flags: int
@@ -57,36 +57,38 @@ def members(file: IO[bytes]) -> list[Member]:
     """Return the members of an archive by their own headers, in their order. DamagedDataError for too many."""
     size, headers = file.seek(0, 2), list[_Header]()
     ends = dict[int, tuple[int, int] | None]()  # By start of the data: their end and checksum, as stand behind them.
-    for at in chain(_signatures(file), (size,)):
-        behind = _at(file, max(0, at - _MOST_BEHIND), min(at, _MOST_BEHIND)).rjust(_MOST_BEHIND, b"\0")
-        for width, length in _BEHIND:
-            start = at - length - int.from_bytes(behind[-2 * width : -width], "little")
+    for offset in chain(_signatures(file), (size,)):
+        trailer = _read_at(file, max(0, offset - _MAX_TRAILER), min(offset, _MAX_TRAILER)).rjust(_MAX_TRAILER, b"\0")
+        for width, length in _TRAILERS:
+            start = offset - length - int.from_bytes(trailer[-2 * width : -width], "little")
             if ends.get(start, 0) is None:
-                ends[start] = at - length, int.from_bytes(behind[-2 * width - 4 : -2 * width], "little")
-        if header := _header(file, at, size):
+                ends[start] = offset - length, int.from_bytes(trailer[-2 * width - 4 : -2 * width], "little")
+        if header := _header(file, offset, size):
             headers.append(header)
             ends.setdefault(header.start)
-        if len(headers) > _MOST_MEMBERS:
-            raise DamagedDataError(f"damaged archive: more than {_MOST_MEMBERS:,} files in it")
+        if len(headers) > _MAX_MEMBERS:
+            raise DamagedDataError(f"damaged archive: more than {_MAX_MEMBERS:,} files in it")
     members, done = list[Member](), 0
     for header, following in zip_longest(headers, headers[1:]):
-        if header.at < done:  # It stands within the data of another.
+        if header.offset < done:  # It stands within the data of another.
             continue
         end, checksum, is_whole = header.start + header.packed, header.checksum, True
         if not header.packed or end > size:
-            known = ends[header.start]
-            end, checksum = known or (following.at if following else size, 0)
-            is_whole = bool(known) or end == header.start
+            trailer_content = ends[header.start]
+            end, checksum = trailer_content or (following.offset if following else size, 0)
+            is_whole = bool(trailer_content) or end == header.start
         done = end
         if not header.name.endswith("/"):
-            told = checksum if is_whole else None
-            members.append(Member(header.name, header.method, header.flags, header.start, end, is_whole, told))
+            certain_checksum = checksum if is_whole else None
+            members.append(
+                Member(header.name, header.method, header.flags, header.start, end, is_whole, certain_checksum)
+            )
     return members
 
 
 def unzipped(file: IO[bytes], member: Member) -> Iterator[bytes]:
     """Yield the content of a member in blocks; DamagedDataError behind the last if it is damaged or not complete."""
-    packed, checksum = _Part(file, member), 0
+    packed, checksum = _PackedData(file, member), 0
     if member.flags & _ENCRYPTED:
         raise DamagedDataError(f"damaged archive: {printable(member.name)} is encrypted")
     if member.method == zipfile.ZIP_DEFLATED:
@@ -102,7 +104,7 @@ def unzipped(file: IO[bytes], member: Member) -> Iterator[bytes]:
         raise DamagedDataError(f"damaged archive: the checksum of {printable(member.name)} is wrong")
 
 
-class _Part:
+class _PackedData:
     """The packed data of a member, to read from."""
 
     def __init__(self, file: IO[bytes], member: Member) -> None:
@@ -111,12 +113,12 @@ class _Part:
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to so many bytes, none at the end."""
-        given = self._file.read(self._left if size < 0 else min(size, self._left))
-        self._left -= len(given)
-        return given
+        data = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data
 
 
-def _stored(packed: _Part, member: Member) -> Iterator[bytes]:
+def _stored(packed: _PackedData, member: Member) -> Iterator[bytes]:
     while block := packed.read(BLOCK):
         yield block
     if not member.is_whole:
@@ -125,43 +127,43 @@ def _stored(packed: _Part, member: Member) -> Iterator[bytes]:
 
 def _signatures(file: IO[bytes]) -> Iterator[int]:
     """Where a header or an entry of the directory may begin."""
-    at, held = 0, b""
-    while block := _at(file, at + len(held), BLOCK):
+    offset, held = 0, b""
+    while block := _read_at(file, offset + len(held), BLOCK):
         held += block
-        for found in _SIGNATURE.finditer(held):
-            yield at + found.start()
-        at, held = at + max(0, len(held) - 3), held[-3:]
+        for match in _SIGNATURE.finditer(held):
+            yield offset + match.start()
+        offset, held = offset + max(0, len(held) - 3), held[-3:]
 
 
-def _at(file: IO[bytes], at: int, size: int) -> bytes:
-    file.seek(at)
+def _read_at(file: IO[bytes], offset: int, size: int) -> bytes:
+    file.seek(offset)
     return file.read(size)
 
 
-def _header(file: IO[bytes], at: int, size: int) -> _Header | None:
+def _header(file: IO[bytes], offset: int, size: int) -> _Header | None:
     """Return the header at a place of the file; None if there is none that can be one."""
-    text = _at(file, at, _HEADER.size)
+    text = _read_at(file, offset, _HEADER.size)
     if len(text) < _HEADER.size:
         return None
-    signature, version, flags, method, *_, checksum, packed, unpacked, named, extra = _HEADER.unpack(text)
-    start = at + _HEADER.size + named + extra
+    signature, version, flags, method, *_, checksum, packed, unpacked, name_length, extra_length = _HEADER.unpack(text)
+    start = offset + _HEADER.size + name_length + extra_length
     if signature != b"PK\x03\x04" or version & 0xFF > _LATEST or method not in _METHODS or start > size:
         return None
-    rest = file.read(named + extra)
-    name = rest[:named].decode("utf-8" if flags & _UTF8 else "cp437", "replace").split("\0")[0]
+    name_and_extra = file.read(name_length + extra_length)
+    name = name_and_extra[:name_length].decode("utf-8" if flags & _UTF8 else "cp437", "replace").split("\0")[0]
     if packed == _IN_ZIP64:
-        packed = _packed_zip64(rest[named:], skip=unpacked == _IN_ZIP64)
-    return _Header(at, name, method, flags, start, packed, checksum) if name else None
+        packed = _packed_zip64(name_and_extra[name_length:], skip=unpacked == _IN_ZIP64)
+    return _Header(offset, name, method, flags, start, packed, checksum) if name else None
 
 
 def _packed_zip64(extra: bytes, *, skip: bool) -> int:
     """Return the size of the packed data in the extra field for large files; 0 if it is not there."""
-    at = 0
-    while at + _EXTRA.size <= len(extra):
-        kind, length = _EXTRA.unpack_from(extra, at)
-        at += _EXTRA.size
+    offset = 0
+    while offset + _EXTRA.size <= len(extra):
+        kind, length = _EXTRA.unpack_from(extra, offset)
+        offset += _EXTRA.size
         if kind == _ZIP64:
-            at += 8 * skip  # The size of what is unpacked stands first.
-            return int.from_bytes(extra[at : at + 8], "little")
-        at += length
+            offset += 8 * skip  # The size of what is unpacked stands first.
+            return int.from_bytes(extra[offset : offset + 8], "little")
+        offset += length
     return 0

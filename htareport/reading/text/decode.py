@@ -51,18 +51,18 @@ class _Attributes:
     """Arguments of a loose event, by column."""
 
     def __init__(self, args: Any, family: Family) -> None:
-        given = args if isinstance(args, dict) else {}
+        arguments = args if isinstance(args, dict) else {}
         for column, key in LANE_KEYS.items():
-            setattr(self, column, _hashable(given.get(key)))
+            setattr(self, column, _hashable(arguments.get(key)))
         for arg in (*family.args, *COLLECTIVE):
-            value = given.get(arg.key)
+            value = arguments.get(arg.key)
             if arg.kind == "json":
                 value = msgspec.json.encode(value) if value else b""
             elif isinstance(value, bool):  # Which Python would count as 0 and 1.
                 value = None
             setattr(self, arg.column, value)
         if family.args == (WHOLE,):
-            self.args = msgspec.json.encode(given)
+            self.args = msgspec.json.encode(arguments)
 
 
 def _hashable(value: Any) -> Any:
@@ -75,7 +75,7 @@ def _grouped(events: list[Any]) -> dict[type[Any], list[Any]]:
     if len(structs) == 1:
         return dict.fromkeys(structs, events)
     groups: dict[type[Any], list[Any]] = {struct: [] for struct in structs}
-    put = {each: group.append for each, group in groups.items()}
+    put = {struct: group.append for struct, group in groups.items()}
     for struct, event in zip(map(type, events), events):  # noqa: B905  as many, and this is run for each event
         put[struct](event)
     return groups
@@ -174,7 +174,7 @@ class Reader:
             self._learn({category: groups[category] for category in new})
         for category, group in groups.items():
             family = FAMILIES.get(category) or family_of(category)
-            if not family.kept:
+            if not family.has_rows:
                 self.counts[category] += len(group)
                 continue
             self._store(category, group, [_Attributes(event.args, family) for event in group])
@@ -233,8 +233,8 @@ class Reader:
     def _store_collectives(self, category: str, first: int, args: Sequence[Any]) -> None:
         rows = [row for row, arg in enumerate(args) if arg.collective]
         if rows:
-            at, table = self.collectives.setdefault(category, ([], Table(COLLECTIVE, on_device=False)))
-            at.extend([first + row for row in rows])
+            table_rows, table = self.collectives.setdefault(category, ([], Table(COLLECTIVE, on_device=False)))
+            table_rows.extend([first + row for row in rows])
             table.extend_args([args[row] for row in rows], [], self.strings)
 
 
@@ -246,7 +246,7 @@ def _struct_of(category: str, family: Family) -> tuple[type[Any], Any]:
     """Make the struct of a category's events, and what stands for the arguments of those that have none."""
     fields: list[Any] = []
     empty = None
-    if family.kept:  # In the order in which Kineto writes them, which is the fastest to decode.
+    if family.has_rows:  # In the order in which Kineto writes them, which is the fastest to decode.
         fields = [
             ("ph", Literal[family.phase]),
             ("name", str),

@@ -22,7 +22,7 @@ from htareport.reading.text.split import (
     CHUNK,
     EARLY,
     EDGE,
-    MOST_AROUND,
+    MAX_HELD_BYTES,
     Cut,
     PlacedError,
     Window,
@@ -78,19 +78,19 @@ class _Loading:
                 raise TraceFileError(f"{self._cut_short}; {_NOTHING}") if self._cut_short else no_events(self._window)
             learn_separator(self._window)
             self._read_events()
-            self._events_end = self._window.place()
+            self._events_end = self._window.file_offset()
             self._content.metadata = self._metadata()
         except PlacedError as error:
-            told = error.text(self._lines([error.place])[0])
+            message = error.text(self._lines([error.offset])[0])
             if not self._options.salvage or self._head is None:
-                raise TraceFileError(f"{told}{self._hint()}") from error
-            self._keep(told)
+                raise TraceFileError(f"{message}{self._hint()}") from error
+            self._note_salvaged(message)
             self._content.metadata = self._metadata_before()
         except DamagedDataError as error:
             raise TraceFileError(f"{error}{self._hint()}") from error
         else:
             if self._content.repairs.damage.count or self._cut_short:
-                self._keep("")
+                self._note_salvaged("")
         self._number_lines()
         return self._content
 
@@ -110,30 +110,30 @@ class _Loading:
         window.skip_between()
         while True:
             window.fill(2 * CHUNK)
-            found = cut(window) if len(window.data) - window.position > 2 * CHUNK or not window.at_end else None
-            if found:
-                with bracketed(window, found.end) as chunk:
+            chunk_cut = cut(window) if len(window.data) - window.position > 2 * CHUNK or not window.at_end else None
+            if chunk_cut:
+                with bracketed(window, chunk_cut.end) as chunk:
                     fine = reader.feed(chunk) and self._looked_at(chunk)
-                if fine or self._feed_mended(found):
-                    window.position = found.next
+                if fine or self._feed_mended(chunk_cut):
+                    window.position = chunk_cut.next
                     continue
             if self._read_exactly():
                 return
 
-    def _feed_mended(self, found: Cut) -> bool:
+    def _feed_mended(self, chunk_cut: Cut) -> bool:
         """A chunk whose limits are certain, with the writer's slips mended."""
         window = self._window
         if window.separator is None:
             return False
-        return self._mended(bytes(window.data[window.position : found.end]), window.place())
+        return self._mended(bytes(window.data[window.position : chunk_cut.end]), window.file_offset())
 
-    def _mended(self, events: bytes, place: int) -> bool:
+    def _mended(self, events: bytes, offset: int) -> bool:
         """Whether the reader took some events, once the slips that show in their tokens were mended."""
         self._content.repairs.entered += 1
         mended, slips = mend(events)
         if not slips or not self._reader.feed(b"[" + mended + b"]"):
             return False
-        self._content.repairs.add(slips, place)
+        self._content.repairs.add(slips, offset)
         return True
 
     def _read_exactly(self) -> bool:
@@ -143,19 +143,20 @@ class _Loading:
             window.fill(size)
             limit = min(len(window.data), window.position + size)
             text = bytes(window.data[window.position : limit])
-            spans, close = event_spans(text)
-            if spans or close >= 0:
+            spans, array_end = event_spans(text)
+            if spans or array_end >= 0:
                 break
-            if (limit == len(window.data) and window.at_end) or size >= MOST_AROUND:
+            if (limit == len(window.data) and window.at_end) or size >= MAX_HELD_BYTES:
                 return self._read_carefully()
-            size = min(4 * size, MOST_AROUND)  # An event larger than the window.
-        if close >= 0 and text[close : close + 1] != b"]":  # Damage, or a bare quote that turns all into strings.
+            size = min(4 * size, MAX_HELD_BYTES)  # An event larger than the window.
+        is_closed = array_end >= 0
+        if is_closed and text[array_end : array_end + 1] != b"]":  # Damage, or a quote that turns all into strings.
             return self._read_carefully()
-        end = close if close >= 0 else spans[-1][1]
+        end = array_end if is_closed else spans[-1][1]
         if not self._feed_span(text[:end]):
             return self._read_carefully()
         window.position += end
-        if close >= 0:
+        if is_closed:
             self._note_comma()
             window.position += 1
             return True
@@ -170,14 +171,14 @@ class _Loading:
         array = b"[" + events + b"]"
         if self._reader.feed(array):
             return self._looked_at(array, start)
-        return self._mended(events, self._window.place() + start)
+        return self._mended(events, self._window.file_offset() + start)
 
     def _looked_at(self, array: Buffer, start: int = 0) -> bool:
         """True; repeated keys are counted in the first stretch with events of a kind, and in all once there are any."""
         repairs, kinds = self._content.repairs, len(self._reader.counts)
         if kinds > self._kinds or REPEATED in repairs.slips:
             self._kinds = kinds
-            repairs.add(in_events(bytes(array)), self._window.place() + start - 1)  # Without the bracket.
+            repairs.add(in_events(bytes(array)), self._window.file_offset() + start - 1)  # Without the bracket.
         return True
 
     def _read_carefully(self) -> bool:
@@ -188,27 +189,27 @@ class _Loading:
         end = self._window.position
         before = bytes(self._window.data[max(0, end - _LOOK_BACK) : end]).rstrip(b" \t\r\n")
         if before.endswith(b","):
-            self._content.repairs.add({COMMAS: (1, len(before) - 1 - min(end, _LOOK_BACK))}, self._window.place())
+            self._content.repairs.add({COMMAS: (1, len(before) - 1 - min(end, _LOOK_BACK))}, self._window.file_offset())
 
     # --- metadata
 
     def _metadata(self) -> dict[str, Any]:
         """Parse what stands around the events as one object; an array at the top has none."""
-        behind, tail = self._events_end, self._window.rest()
+        events_end, tail = self._events_end, self._window.read_to_end()
         head = self._head or b""
         if not head:
             if tail.strip(BETWEEN):
-                raise PlacedError("not valid JSON", behind, "text behind the array of events")
+                raise PlacedError("not valid JSON", events_end, "text behind the array of events")
             return {}
         try:
             metadata = self._parsed(head + b"null" + tail)
         except FaultError as error:
             end = len(head) + len(_NULL) + len(tail.rstrip())
-            if error.ended or (error.at >= end - EDGE and error.why != _BEHIND):
+            if error.ended or (error.offset >= end - EDGE and error.why != _BEHIND):
                 text = "the metadata behind the events are not closed"
-                raise PlacedError(EARLY, behind + len(tail), text) from error
+                raise PlacedError(EARLY, events_end + len(tail), text) from error
             raise PlacedError(
-                "the metadata around the events are not valid JSON", self._in_file(error.at), error.why
+                "the metadata around the events are not valid JSON", self._in_file(error.offset), error.why
             ) from error
         if metadata.pop("traceEvents", 0) is not None:
             raise TraceFileError("traceEvents stands in it twice, or inside another object")
@@ -238,23 +239,25 @@ class _Loading:
         return dict(parsed)
 
     def _repaired(self, slips: Slips) -> None:
-        self._content.repairs.add({what: (number, self._in_file(at)) for what, (number, at) in slips.items()}, 0)
+        self._content.repairs.add(
+            {what: (number, self._in_file(offset)) for what, (number, offset) in slips.items()}, 0
+        )
 
-    def _in_file(self, at: int) -> int:
+    def _in_file(self, offset: int) -> int:
         """Lead from an offset in the metadata to that in the file, which has events in their middle."""
         head = self._head or b""
-        return at if at <= len(head) else self._events_end + at - len(head) - len(_NULL)
+        return offset if offset <= len(head) else self._events_end + offset - len(head) - len(_NULL)
 
     # --- salvage
 
-    def _keep(self, ended: str) -> None:
+    def _note_salvaged(self, ended: str) -> None:
         """Note what was kept of a damaged file, and why it ended, if it did. TraceFileError if nothing is kept."""
         window, events = self._window, sum(self._reader.counts.values())
-        end = self._events_end or window.place(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
-        reason = "; ".join(filter(None, (self._cut_short or ended, self._damage_told())))
+        end = self._events_end or window.file_offset(len(bytes(window.data[: window.position]).rstrip(BETWEEN)))
+        reason = "; ".join(filter(None, (self._cut_short or ended, self._damage_text())))
         if not events:
             raise TraceFileError(f"{reason}; {_NOTHING}")
-        self._content.salvaged = Salvaged(reason, events, end, window.place(len(window.data)))
+        self._content.salvaged = Salvaged(reason, events, end, window.file_offset(len(window.data)))
 
     def _hint(self) -> str:
         return "; --salvage (salvage=True) keeps what is complete" if self._reader.counts or self._window.data else ""
@@ -267,16 +270,16 @@ class _Loading:
         try:
             return self._parsed(head + b"null}")
         except FaultError:
-            told = {match[1].decode(): int(match[2]) for match in _TELLING.finditer(head)}
-            return {"distributedInfo": {"rank": told.pop("rank", None)}} | told
+            values = {match[1].decode(): int(match[2]) for match in _TELLING.finditer(head)}
+            return {"distributedInfo": {"rank": values.pop("rank", None)}} | values
 
-    def _damage_told(self) -> str:
+    def _damage_text(self) -> str:
         damage = self._content.repairs.damage
         if not damage.count:
             return ""
         line = self._lines([damage.byte])[0]
-        pieces = f"{damage.count} damaged piece{'s' if damage.count > 1 else ''} passed over"
-        return f"{pieces}, the first at byte {damage.byte} (line {line}): {damage.why}"
+        passed_over = f"{damage.count} damaged piece{'s' if damage.count > 1 else ''} passed over"
+        return f"{passed_over}, the first at byte {damage.byte} (line {line}): {damage.why}"
 
     # --- places
 
@@ -286,20 +289,20 @@ class _Loading:
         for slip, line in zip(slips, self._lines([slip.byte for slip in slips]), strict=True):
             slip.line = line
 
-    def _lines(self, places: list[int]) -> list[int]:
+    def _lines(self, offsets: list[int]) -> list[int]:
         """The lines of some bytes of the content."""
-        found, line, done = dict[int, int](), 1, 0
-        left = sorted(set(places), reverse=True)
+        line_by_offset, line, block_start = dict[int, int](), 1, 0
+        remaining = sorted(set(offsets), reverse=True)
         try:
-            for block in blocks(self._path, self._options.max_bytes) if left else ():
-                at = 0
-                while left and left[-1] <= done + len(block):
-                    place = left.pop()
-                    line, at = line + block.count(b"\n", at, place - done), place - done
-                    found[place] = line
-                if not left:
+            for block in blocks(self._path, self._options.max_bytes) if remaining else ():
+                counted_to = 0
+                while remaining and remaining[-1] <= block_start + len(block):
+                    offset = remaining.pop()
+                    line, counted_to = line + block.count(b"\n", counted_to, offset - block_start), offset - block_start
+                    line_by_offset[offset] = line
+                if not remaining:
                     break
-                line, done = line + block.count(b"\n", at), done + len(block)
+                line, block_start = line + block.count(b"\n", counted_to), block_start + len(block)
         except (TraceFileError, OSError):  # Compressed data that end here.
             pass
-        return [found.get(place, line) for place in places]
+        return [line_by_offset.get(offset, line) for offset in offsets]

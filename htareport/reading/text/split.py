@@ -18,7 +18,7 @@ import numpy as np
 from htareport.errors import TraceFileError
 
 CHUNK = 128 << 10
-MOST_AROUND = 64 << 20  # Bytes before or behind the events; also of one event. Beyond it lies no trace of PyTorch's.
+MAX_HELD_BYTES = 64 << 20  # Bytes before or behind the events; also of one event. Beyond it lies no trace of PyTorch's.
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY_LENGTH = 64  # The key with a reasonable amount of blank.
 _START = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*")
@@ -46,13 +46,13 @@ def _behind(pattern: re.Pattern[bytes], text: bytearray, position: int = 0) -> i
 class PlacedError(TraceFileError):
     """A fault at a byte of the decompressed text."""
 
-    def __init__(self, what: str, place: int, why: str) -> None:
-        self.what, self.place, self.why = what, place, why
-        super().__init__(f"{what} at byte {place}: {why}")
+    def __init__(self, what: str, offset: int, why: str) -> None:
+        self.what, self.offset, self.why = what, offset, why
+        super().__init__(f"{what} at byte {offset}: {why}")
 
     def text(self, line: int) -> str:
         """Return the message with the line, too."""
-        return f"{self.what} at byte {self.place} (line {line}): {self.why}"
+        return f"{self.what} at byte {self.offset} (line {line}): {self.why}"
 
 
 class CutShortError(TraceFileError):
@@ -104,18 +104,18 @@ class Window:
             self.offset += used
             self.position -= used
 
-    def place(self, position: int | None = None) -> int:
+    def file_offset(self, position: int | None = None) -> int:
         """Offset in the whole text."""
         return self.offset + (self.position if position is None else position)
 
-    def rest(self) -> bytes:
+    def read_to_end(self) -> bytes:
         """Everything from the position on."""
-        start = self.place()
+        start = self.file_offset()
         del self.data[: self.position]
         self.offset, self.position = start, 0
         while self.more():
-            if len(self.data) > MOST_AROUND:
-                raise PlacedError("no end", start, f"more than {MOST_AROUND >> 20} MB follow the array of events")
+            if len(self.data) > MAX_HELD_BYTES:
+                raise PlacedError("no end", start, f"more than {MAX_HELD_BYTES >> 20} MB follow the array of events")
         return bytes(self.data)
 
 
@@ -137,14 +137,14 @@ def find_events(window: Window) -> bytes | None:
             window.position = match.end()
             return bytes(window.data[: match.end() - 1]).removeprefix(_BOM)
         searched = max(0, len(window.data) - _KEY_LENGTH)
-        if len(window.data) > MOST_AROUND or not window.more():
+        if len(window.data) > MAX_HELD_BYTES or not window.more():
             return None
 
 
 def no_events(window: Window) -> TraceFileError:
     """Return the error for a text in which find_events has found none: it may end before they begin."""
-    at, why = _fault(bytes(window.data))
-    ends = why and (at >= len(window.data) - EDGE or why.startswith("Unterminated"))
+    offset, why = _fault(bytes(window.data))
+    ends = why and (offset >= len(window.data) - EDGE or why.startswith("Unterminated"))
     if window.at_end and window.data.lstrip(_BOM + b" \t\r\n")[:1] == b"{" and ends:
         line = window.data.count(b"\n") + 1
         return CutShortError(f"{EARLY} at byte {len(window.data)} (line {line}): no traceEvents in it")
@@ -180,18 +180,18 @@ def learn_separator(window: Window) -> None:
 
 def cut(window: Window) -> Cut | None:
     """As many whole events as fit into a chunk, judged by separators alone; None where there is no cut."""
-    data, low = window.data, window.position
+    data, begin = window.data, window.position
     if window.separator is not None:
-        at = data.rfind(window.separator, low, low + CHUNK)
-        if at < low:
-            at = data.find(window.separator, low)
-        if at < low:
+        offset = data.rfind(window.separator, begin, begin + CHUNK)
+        if offset < begin:
+            offset = data.find(window.separator, begin)
+        if offset < begin:
             return None
-        return Cut(at + window.separator.index(b"}") + 1, at + len(window.separator) - 1)
+        return Cut(offset + window.separator.index(b"}") + 1, offset + len(window.separator) - 1)
     for pattern in _COMPACT:
-        at = data.rfind(pattern, low, low + CHUNK)
-        if at > low:
-            return Cut(at + 1, at + len(pattern) - 2)
+        offset = data.rfind(pattern, begin, begin + CHUNK)
+        if offset > begin:
+            return Cut(offset + 1, offset + len(pattern) - 2)
     return None
 
 
@@ -252,9 +252,9 @@ def event_spans(text: bytes) -> tuple[list[tuple[int, int]], int]:
     depth = np.cumsum(change[brackets], dtype=np.int64)
     ends = np.flatnonzero((depth == 0) & (change[brackets] == -1))
     closing = np.flatnonzero(depth == -1)
-    close = -1
+    array_end = -1
     if len(closing):
         ends = ends[ends < closing[0]]
-        close = int(brackets[closing[0]])
+        array_end = int(brackets[closing[0]])
     begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
-    return list(zip(brackets[begins].tolist(), (brackets[ends] + 1).tolist(), strict=True)), close
+    return list(zip(brackets[begins].tolist(), (brackets[ends] + 1).tolist(), strict=True)), array_end

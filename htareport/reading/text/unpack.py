@@ -60,43 +60,43 @@ class Reread:
                 self.damage = error
                 break
         size = len(self._held) if size < 0 else size
-        given = bytes(self._held[:size])
+        data = bytes(self._held[:size])
         del self._held[:size]
-        return given
+        return data
 
 
 def unpacked(
-    opened: Callable[[], contextlib.AbstractContextManager[Readable]], of: str = "the content"
+    opened: Callable[[], contextlib.AbstractContextManager[Readable]], content_name: str = "the content"
 ) -> Iterator[bytes]:
     """Yield the content of a stream, which `opened` opens at its beginning, in blocks of about 1 MB.
 
-    `of` is what that is, for the place of a damage. DamagedDataError behind the last block if packed data end early or
-    are damaged.
+    `content_name` is what that is, for the place of a damage. DamagedDataError behind the last block if packed data end
+    early or are damaged.
     """
     with opened() as file:
         start = file.read(READ)
         if start.startswith(_ZSTD):
-            yield from _unzstd(file, start, of=of)
+            yield from _unzstd(file, start, content_name=content_name)
             return
         if not start.startswith(_GZIP):
             while start:
                 yield start
                 start = file.read(BLOCK)
             return
-        given = 0
+        num_yielded = 0
         try:
-            for block in inflated(file, start, _inflate.decompressobj, what=("gzip", of)):
-                given += len(block)
+            for block in inflated(file, start, _inflate.decompressobj, what=("gzip", content_name)):
+                num_yielded += len(block)
                 yield block
         except DamagedDataError:
             pass
         else:
             return
     with opened() as file:  # What a decompressor held back when it failed is got by a slower one.
-        for block in inflated(file, file.read(READ), Careful, what=("gzip", of)):
-            if given < len(block):
-                yield block[given:]
-            given = max(0, given - len(block))
+        for block in inflated(file, file.read(READ), Careful, what=("gzip", content_name)):
+            if num_yielded < len(block):
+                yield block[num_yielded:]
+            num_yielded = max(0, num_yielded - len(block))
 
 
 def begin_of(start: bytes, size: int) -> bytes:
@@ -152,15 +152,15 @@ class Careful:
             self._zlib, self._fault = before, error
         out = bytearray()
         with contextlib.suppress(zlib.error):
-            for at in range(len(data)):
-                out += self._zlib.decompress(data[at : at + 1])
+            for index in range(len(data)):
+                out += self._zlib.decompress(data[index : index + 1])
         return bytes(out)
 
 
 def inflated(
     file: Readable,
     data: bytes,
-    make: Callable[[int], Any],
+    new_decompressor: Callable[[int], Any],
     size: int | None = None,
     what: tuple[str, str] = ("gzip", "the content"),
 ) -> Iterator[bytes]:
@@ -168,30 +168,30 @@ def inflated(
 
     Its first bytes were read already. DamagedDataError, which names `what` they are and hold, behind the last block.
     """
-    given, decompressor = 0, make(_WITH_GZIP_HEADER)
+    num_yielded, decompressor = 0, new_decompressor(_WITH_GZIP_HEADER)
     while True:
         try:
             out = decompressor.decompress(data, size or BLOCK)
         except (_inflate.error, zlib.error) as error:
             reason = str(error).removeprefix(_ZLIB_SAYS)
             raise DamagedDataError(
-                f"the {what[0]} data are damaged behind byte {given} of {what[1]}: {reason}"
+                f"the {what[0]} data are damaged behind byte {num_yielded} of {what[1]}: {reason}"
             ) from error
         if out:
-            given += len(out)
+            num_yielded += len(out)
             yield out
         if decompressor.eof:
-            data = _behind_padding(file, decompressor.unused_data)
+            data = _skip_padding(file, decompressor.unused_data)
             if not data.startswith(_GZIP):
                 return
-            decompressor = make(_WITH_GZIP_HEADER)
+            decompressor = new_decompressor(_WITH_GZIP_HEADER)
             continue
         data = decompressor.unconsumed_tail or file.read(READ)
         if not data and not out:
-            raise DamagedDataError(f"the {what[0]} data end early, at byte {given} of {what[1]}")
+            raise DamagedDataError(f"the {what[0]} data end early, at byte {num_yielded} of {what[1]}")
 
 
-def _behind_padding(file: Readable, data: bytes) -> bytes:
+def _skip_padding(file: Readable, data: bytes) -> bytes:
     """What follows a gzip member, from its first byte that is not zero on; enough to tell what it is."""
     data = data.lstrip(b"\0")
     while len(data) < len(_GZIP) and (more := file.read(READ)):
@@ -199,7 +199,9 @@ def _behind_padding(file: Readable, data: bytes) -> bytes:
     return data
 
 
-def _unzstd(file: Readable, start: bytes, size: int | None = None, of: str = "the content") -> Iterator[bytes]:
+def _unzstd(
+    file: Readable, start: bytes, size: int | None = None, content_name: str = "the content"
+) -> Iterator[bytes]:
     import zstandard  # noqa: PLC0415  few traces need it
 
     class Joined:
@@ -212,12 +214,14 @@ def _unzstd(file: Readable, start: bytes, size: int | None = None, of: str = "th
             return data or file.read(size)
 
     reader = zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", Joined()), read_across_frames=True)
-    given = 0
+    num_yielded = 0
     try:
         while out := reader.read(size or BLOCK):
-            given += len(out)
+            num_yielded += len(out)
             yield out
     except zstandard.ZstdError as error:
-        raise DamagedDataError(f"the zstd data are damaged behind byte {given} of {of}: {error}") from error
-    if not given:
+        raise DamagedDataError(
+            f"the zstd data are damaged behind byte {num_yielded} of {content_name}: {error}"
+        ) from error
+    if not num_yielded:
         raise DamagedDataError("the zstd data end early, or hold nothing")

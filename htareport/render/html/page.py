@@ -83,7 +83,7 @@ class _Page:
             cards=cards(self.report.sections), told=self.findings,
             how=prose.split_help(self.findings.how if self.findings else ""),
             chapters=chapters,
-            before=findings.num_before(self.report, [chapter.parts[0].section.name for chapter in chapters]),
+            before=findings.num_before(self.report, [chapter.sections[0].section.name for chapter in chapters]),
             missing=sections.missing(self.report), entries=about.entries(self.report),
             options=about.options(self.report),
             files=about.files(self.report), num_files=about.num_files(self.report), most_files=_MAX_FILES,

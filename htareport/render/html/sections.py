@@ -68,7 +68,7 @@ class Chapter:
 
     id: str
     title: str
-    parts: tuple[PageSection, ...]
+    sections: tuple[PageSection, ...]
 
 
 @dataclass(frozen=True, slots=True)

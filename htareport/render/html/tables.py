@@ -63,19 +63,19 @@ class Row:
 class View:
     """A table ready for the page. `packed` holds all its rows unless they are too many for the page.
 
-    `columns` are those with values; `blank` names those without.
+    `columns` are those with values; `empty_labels` names those without.
     """
 
     id: str
     table: Table
     columns: tuple[Column, ...]
-    blank: tuple[str, ...]
+    empty_labels: tuple[str, ...]
     rows: tuple[Row, ...]
     filter: int  # The column to filter by, -1 for none.
     choices: tuple[str, ...]
     packed: str
     num_packed: int
-    told: bool  # Whether the headings say what their columns mean.
+    has_definitions: bool  # Whether the headings say what their columns mean.
 
     @property
     def num_rows(self) -> int:
@@ -118,7 +118,7 @@ class Source:
     """The cells and labels of one table, read once, since the page may be rendered more than once."""
 
     def __init__(self, table: Table, table_id: str) -> None:
-        """Read the cells. Columns without a value are left out; `blank` has their labels."""
+        """Read the cells. Columns without a value are left out; `empty_labels` has their labels."""
         self.table, self.id = table, table_id
         self.num_rows = len(table.frame)
         columns = table.spec.columns[:_MAX_COLUMNS]
@@ -127,7 +127,7 @@ class Source:
         is_shown_mask = [not self.has_content or empty_columns.has_value(cells) for cells in values]
         self.columns = tuple(compress(columns, is_shown_mask))
         self.values = list(compress(values, is_shown_mask))
-        self.blank = tuple(column.label for column in columns if column not in self.columns)
+        self.empty_labels = tuple(column.label for column in columns if column not in self.columns)
         self.max_packed = min(self.num_rows, _MAX_CELLS // max(len(self.columns), 1))
         self.labels = [_labels(cells, c.unit) for cells, c in zip(self.values, self.columns, strict=True)]
         self.filter, self.choices = _filter(self.columns, self.values)
@@ -173,7 +173,7 @@ class Source:
     def view(self, rows: list[Row], num_packed: int, max_name: int, *, has_definitions: bool) -> View:
         """Return the table with these rows as markup and the first `num_packed` as data."""
         return View(
-            self.id, self.table, self.columns, self.blank, tuple(rows), self.filter, self.choices,
+            self.id, self.table, self.columns, self.empty_labels, tuple(rows), self.filter, self.choices,
             self.packed(num_packed, max_name), num_packed, has_definitions,
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from math import prod
 
@@ -20,17 +21,17 @@ from htareport.rank.rank import Rank
 from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence
-from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
+from htareport.rules.engine.kernel_evidence import KernelEvidence, kernel_fields, listed
 
 _DOUBLE = re.compile(r"(?<![a-z])dgemm|d884gemm|f64f64|_f64_")
-_SHOWN = 3
+_MAX_NAMES = 3  # In a sentence.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Float64Evidence(KernelEvidence):
-    """What Float64 sees on one rank."""
+    """Operators and kernels that compute in float64."""
 
-    operators: list[tuple[str, float]]  # Name, and ns per step.
+    operators: list[tuple[str, float]]  # Name, with ns per step; those of most time.
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,20 @@ class Float64(Rule[Float64Evidence]):
     """Operators compute in float64.
 
     ## When it speaks
-    Operators with a float64 tensor of more than one element among their inputs, and kernels that multiply matrices in
-    float64, take at least `least` of the compute time.
+    Two kinds of work take at least `least` of the compute time: operators with a float64 tensor of more than one
+    element among their inputs, and kernels that multiply matrices in float64.
 
     ## What it could save
-    Half of their time, since half of the bytes go; 90 % of that of matrix products where the device's peak in float64
-    is less than an eighth of that in float32. Of that, what no other work covers and the host's launches allow.
+    Half of their time, since float32 halves the bytes. For matrix products 90 %, where the GPU's peak in float64 is
+    less than an eighth of its peak in float32. Only what shortens the step counts: time that no other work covers, as
+    far as the CPU launches early enough.
 
     ## What to do
-    Find the tensor that is float64 (NumPy arrays are, unless told otherwise) and make it float32 where it comes from:
-    `torch.from_numpy(array).float()`, `np.float32`.
+    Find the tensor that is float64, and create it as float32: `torch.from_numpy(array).float()` or
+    `array.astype(np.float32)`. NumPy arrays are float64 by default.
 
     ## How to verify
-    No operator has `double` among its inputs.
+    No operator has an input of type `double` in the trace.
     """
 
     code, title, family, section = "C16", "Work in float64", Family.COMPUTE, "operator_kernels"
@@ -60,50 +62,51 @@ class Float64(Rule[Float64Evidence]):
     least: float = 0.005
 
     def look(self, rank: Rank) -> Float64Evidence | None:
-        events, trace = events_of(rank), rank
-        products = events.named(_DOUBLE)
-        rows = operators(rank)
-        mine = events.wanted & (products | _with_doubles(rank, rows))
-        if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
+        events, rows = events_of(rank), operators(rank)
+        is_product = events.named(_DOUBLE)
+        is_float64 = events.wanted & (is_product | _reads_float64(rank, rows))
+        if not is_float64.any() or events.durations[is_float64].sum() < self.least * compute_time(rank):
             return None
-        slow = events.on(lambda each: each.peaks.get(Precision.FP64, 0.0) < each.peaks[Precision.FP32] / 8)
-        left = np.where(products & slow, 0.1, 0.5)
-        names = kernel_launches.names_or_none(trace, rows[mine])
-        sums = dict[str, int]()
-        for name, time in zip(names, events.durations[mine].tolist(), strict=True):
-            sums[name or ""] = sums.get(name or "", 0) + time
-        most = sorted(sums, key=lambda name: -sums[name])[:_SHOWN]
-        told = [(name, sums[name] / rank.num_steps) for name in most if name]
-        return evidence_of(Float64Evidence, rank, mine, left, operators=told)
+        is_slow = events.on(lambda device: device.peaks.get(Precision.FP64, 0.0) < device.peaks[Precision.FP32] / 8)
+        fields = kernel_fields(rank, is_float64, np.where(is_product & is_slow, 0.1, 0.5))
+        if fields is None:
+            return None
+        times = defaultdict[str, int](int)
+        names = kernel_launches.names_or_none(rank, rows[is_float64])
+        for name, duration in zip(names, events.durations[is_float64].tolist(), strict=True):
+            times[name or ""] += duration
+        longest = sorted(times, key=lambda name: -times[name])[:_MAX_NAMES]
+        return Float64Evidence(**fields, operators=[(name, times[name] / rank.num_steps) for name in longest if name])
 
     def tell(self, job: JobEvidence[Float64Evidence]) -> Finding | None:
         worst = job.worst
-        by = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
+        operator_times = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
         return self.finding(
             job,
             f"Work in float64 takes {job.time(worst.time_ns)} {job.per_step}, {job.percent(worst.compute_share)} of "
-            f"compute",
-            evidence=f"By operator: {by}." if by else f"Kernels: {listed(job)}.",
-            assumption="Half of the bytes go; matrix products gain more where the device has little float64.",
+            "compute",
+            evidence=f"By operator: {operator_times}." if operator_times else f"Kernels: {listed(job)}.",
+            assumption="float32 halves the bytes. Matrix products gain more on GPUs that are slow in float64.",
             snippet="x = torch.from_numpy(array).to(torch.float32)",
         )
 
 
-def _with_doubles(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which device events are of operators that read a float64 tensor of more than one element."""
-    there, strings = rows != NONE, rank.loaded.strings
-    doubles = np.zeros(len(rows), np.bool_)
-    columns = [kernel_launches.codes_of(rank, rows[there], name) for name in ("types", "shapes")]
+def _reads_float64(rank: Rank, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which device events are of operators (rows of the host table) that read a float64 tensor of several elements."""
+    has_operator, strings = rows != NONE, rank.loaded.strings
+    columns = [kernel_launches.codes_of(rank, rows[has_operator], name) for name in ("types", "shapes")]
     first, number = kernel_launches.distinct(*columns)
-    known = [
-        NONE not in {types, shapes} and '"double"' in strings[types] and _reads(strings[types], strings[shapes])
+    has_float64 = [
+        NONE not in {types, shapes} and '"double"' in strings[types] and _has_float64(strings[types], strings[shapes])
         for types, shapes in zip(*(column[first].tolist() for column in columns), strict=True)
     ]
-    doubles[there] = np.array(known, np.bool_)[number]
-    return doubles
+    reads_float64 = np.zeros(len(rows), np.bool_)
+    reads_float64[has_operator] = np.array(has_float64, np.bool_)[number]
+    return reads_float64
 
 
-def _reads(types: str, shapes: str) -> bool:
+def _has_float64(types: str, shapes: str) -> bool:
+    """Whether arguments, as recorded, include a float64 tensor of more than one element."""
     try:
         pairs = list(zip(json.loads(types), json.loads(shapes), strict=False))
     except (ValueError, TypeError):

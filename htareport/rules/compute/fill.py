@@ -1,4 +1,4 @@
-"""Kernels with too few blocks for the device."""
+"""Kernels with too few blocks to fill the GPU."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from htareport.report.findings import Finding
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import JobEvidence
-from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
+from htareport.rules.engine.kernel_evidence import KernelEvidence, kernel_fields, listed
 
 
 @dataclass(frozen=True, kw_only=True)
 class FillEvidence(KernelEvidence):
-    """What TooFewBlocks sees on one rank."""
+    """Kernels with fewer blocks than the GPU has processors."""
 
-    filled_share: float
+    filled_share: float  # Of the processors: mean, weighted by time.
     processors: int
 
 
 @dataclass(frozen=True)
 class TooFewBlocks(Rule[FillEvidence]):
-    """Kernels have fewer blocks than the device has processors.
+    """Kernels have fewer blocks than the GPU has processors.
 
     ## When it speaks
-    Kernels of at least `shortest` µs have fewer blocks than the device has multiprocessors (compute units), so that
-    some do nothing, and take at least `least` of the compute time. Shorter ones are a matter of launches; narrow
-    products that could be computed together, of C15.
+    Kernels of at least `shortest` µs have fewer blocks than the GPU has multiprocessors (compute units), so some
+    multiprocessors do nothing. These kernels take at least `least` of the compute time. Shorter kernels do not count,
+    because launches limit them. Narrow products that could be computed together (C15) do not count either.
 
     ## What it could save
-    Half of the part of their time that corresponds to the processors without work; nothing for the lower estimate. Of
-    that, what no other work covers and the host's launches allow.
+    Half of what these kernels would save if their work were spread over all processors. The lower estimate is zero.
+    Only what shortens the step counts: time that no other work covers, as far as the CPU launches early enough.
 
     ## What to do
-    Give them more work: larger batches, small operators together (`torch.bmm`, `torch.compile`), or other work beside
-    them on a second stream.
+    Give each kernel more work: use larger batches, or combine small operators (`torch.bmm`, `torch.compile`). Or run
+    other work at the same time, on a second stream.
 
     ## How to verify
-    Their grids are larger, or they are gone.
+    These kernels have larger grids in the trace, or are gone.
     """
 
-    code, title, family, section = "C9", "Kernels that fill a part of the device", Family.COMPUTE, "kernel_breakdown"
+    code, title, family, section = "C9", "Kernels that fill only part of the GPU", Family.COMPUTE, "kernel_breakdown"
     requires = frozenset({Capability.GPU})
     confidence = "low"
 
@@ -56,27 +56,30 @@ class TooFewBlocks(Rule[FillEvidence]):
     shortest: float = 20.0
 
     def look(self, rank: Rank) -> FillEvidence | None:
-        events, number = events_of(rank), blocks(rank)
-        counts = processors(rank)
-        room = np.array([counts.get(device, 0) for device in events.devices], np.float64)
-        mine = events.wanted & (number != NONE) & (number < room) & (events.durations >= 1000 * self.shortest)
-        mine &= ~context_of(rank).explained(rank, "C15")
-        if not mine.any() or events.durations[mine].sum() < self.least * compute_time(rank):
+        events, num_blocks, by_device = events_of(rank), blocks(rank), processors(rank)
+        num_processors = np.array([by_device.get(device, 0) for device in events.devices], np.float64)
+        is_small = events.wanted & (num_blocks != NONE) & (num_blocks < num_processors)
+        is_small &= (events.durations >= 1000 * self.shortest) & ~context_of(rank).explained(rank, "C15")
+        if not is_small.any() or events.durations[is_small].sum() < self.least * compute_time(rank):
             return None
-        filled = np.divide(number, room, out=np.ones(len(room)), where=room > 0)
-        left = np.where(mine, 1 - (1 - filled) / 2, 1.0)
-        mean = float(np.average(filled[mine], weights=events.durations[mine]))
-        return evidence_of(FillEvidence, rank, mine, left, filled_share=mean, processors=int(room[mine].max()))
+        filled_share = np.divide(num_blocks, num_processors, out=np.ones(len(num_blocks)), where=num_processors > 0)
+        fields = kernel_fields(rank, is_small, 1 - (1 - filled_share) / 2)
+        if fields is None:
+            return None
+        return FillEvidence(
+            **fields,
+            filled_share=float(np.average(filled_share[is_small], weights=events.durations[is_small])),
+            processors=int(num_processors[is_small].max()),
+        )
 
     def tell(self, job: JobEvidence[FillEvidence]) -> Finding | None:
         worst = job.worst
         return self.finding(
             job,
-            f"Kernels on {job.percent(worst.filled_share)} of the GPU's processors cost up to {job.max_saving} "
-            f"{job.per_step}",
-            evidence=f"{job.percent(worst.compute_share)} of compute is kernels with fewer blocks than the "
-            f"{worst.processors} "
-            f"processors: {listed(job)} {job.per_step}.",
+            f"Kernels that use only {job.percent(worst.filled_share)} of the GPU's processors cost up to "
+            f"{job.max_saving} {job.per_step}",
+            evidence=f"Kernels with fewer blocks than the GPU has processors ({worst.processors}) take "
+            f"{job.percent(worst.compute_share)} of compute: {listed(job)} {job.per_step}.",
             low_ns=0,
-            assumption="Half of the processors without work can be used; the lower estimate is none.",
+            assumption="Half of the processors without work can be used. The lower estimate is none.",
         )

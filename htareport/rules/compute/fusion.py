@@ -1,8 +1,9 @@
-"""Chains of elementwise kernels, each of which reads what the one before has written."""
+"""Chains of elementwise kernels, in which each kernel reads what the previous one has written."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +21,14 @@ from htareport.rank.operator_work import NONE, limits_of
 from htareport.rank.rank import Rank
 from htareport.rank.replay.host_edits import edit_of_fusion
 from htareport.report.findings import Finding
+from htareport.report.units import counted
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import JobEvidence, WorkEvidence
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel")
 _OPTIMIZER = re.compile(r"^Optimizer\.|optimizer.*step", re.IGNORECASE)
-_LEAST = 3  # Kernels of a chain.
-_MOVED = 0.8  # Of the bandwidth, by a fused kernel.
+_MIN_KERNELS = 3  # Of a chain.
+_FUSED_BANDWIDTH = 0.8  # Of the device's, that a fused kernel reaches.
 
 
 @dataclass(frozen=True)
@@ -50,23 +52,24 @@ class ChainEvidence(WorkEvidence):
 
 @dataclass(frozen=True)
 class ElementwiseChains(Rule[ChainEvidence]):
-    """Elementwise kernels follow each other on tensors of one size, each reading what the one before has written.
+    """Several elementwise kernels in a row run on tensors of one size, although one fused kernel could do it.
 
     ## When it speaks
-    At least three elementwise kernels in a row on a stream, of operators whose largest inputs have equally many
-    elements, each of `shortest` µs or more in the mean; all such chains take at least `least` of the step. Those of an
-    optimizer have another remedy (`fused=True`) and don't count.
+    At least three elementwise kernels follow each other on a stream. The largest inputs of their operators have equally
+    many elements, and the kernels take `shortest` µs or more on average. All such chains take at least `least` of the
+    step. Chains of an optimizer do not count: `fused=True` is the remedy there.
 
     ## What it could save
-    Of each chain's own time, what one kernel would not need that reads the chain's inputs and writes its last output at
-    80 % of the memory bandwidth. Half of it is the lower estimate: in training, what lies between may be needed later.
-    Of that, what no other work covers and the host's launches allow.
+    The time above that of one fused kernel, which reads the chain's inputs and writes its last output at 80 % of the
+    memory bandwidth. The lower estimate is half of it, because in training the backward pass may need the results in
+    between. Only what shortens the step counts: time that no other work covers, as far as the CPU launches early
+    enough.
 
     ## What to do
-    `torch.compile` fuses them: the model, or just the function that holds the chain.
+    Fuse the kernels with `torch.compile`: compile the model, or only the function that holds the chain.
 
     ## How to verify
-    Their kernels are gone, and `triton_…` ones take less.
+    `triton_…` kernels replace these kernels, and take less time.
     """
 
     code, title, family, section = "C7", "Chains of elementwise kernels", Family.COMPUTE, "kernel_sequences"
@@ -82,17 +85,17 @@ class ElementwiseChains(Rule[ChainEvidence]):
         events = _elementwise(rank)
         if not len(events):
             return None
-        number, size = np.unique(events["chain"].to_numpy(), return_inverse=True, return_counts=True)[1:]
-        times = kernel_launches.summed(number, events["dur"].to_numpy(), len(size))
-        least = np.bincount(number, events["least"].to_numpy())
-        chains = (size >= _LEAST) & (times >= 1000 * self.shortest * size) & (least > 0)
-        time = int(times[chains].sum())
+        number, num_kernels = np.unique(events["chain"].to_numpy(), return_inverse=True, return_counts=True)[1:]
+        times = kernel_launches.summed(number, events["dur"].to_numpy(), len(num_kernels))
+        fused_ns = np.bincount(number, events["fused_ns"].to_numpy())
+        is_chain = (num_kernels >= _MIN_KERNELS) & (times >= 1000 * self.shortest * num_kernels) & (fused_ns > 0)
+        time = int(times[is_chain].sum())
         if not time or time < self.least * rank.whole:
             return None
-        share = np.maximum(1 - least / np.maximum(times, 1), 0)[number]
-        events, share = events[chains[number]], share[chains[number]]
+        saved_share = np.maximum(1 - fused_ns / np.maximum(times, 1), 0)[number]
+        events, saved_share = events[is_chain[number]], saved_share[is_chain[number]]
         saving = np.zeros(len(rank.device_events))
-        saving[events["event"].to_numpy()] = events["dur"].to_numpy() * share
+        saving[events["event"].to_numpy()] = events["dur"].to_numpy() * saved_share
         claim = shortened(rank, saving)
         if rank.share(claim) < WORTH:
             return None
@@ -100,7 +103,7 @@ class ElementwiseChains(Rule[ChainEvidence]):
             claim=claim,
             spans=rank.spans(claim),
             time_ns=time / rank.num_steps,
-            count=int(chains.sum()) / rank.num_steps,
+            count=int(is_chain.sum()) / rank.num_steps,
             main=_main_chain(rank, events),
             requested_ns=asked(rank, saving),
             edit=edit_of_fusion(rank, saving, saving > 0),
@@ -111,86 +114,85 @@ class ElementwiseChains(Rule[ChainEvidence]):
         chain = " → ".join(f"`{name}`" for name in worst.main.operators)
         return self.finding(
             job,
-            f"Chains of elementwise kernels: fused, they take up to {job.max_saving} less {job.per_step}",
-            evidence=f"{worst.count:,.4g} chains take {job.time(worst.time_ns)} {job.per_step}; most of it "
-            f"({worst.main.calls:,.4g} of them, {job.time(worst.main.time_ns)}) {chain} on {worst.main.shapes}.",
+            f"Elementwise kernels that are not fused cost up to {job.max_saving} {job.per_step}",
+            evidence=f"{counted(worst.count, 'chain takes', 'chains take')} {job.time(worst.time_ns)} {job.per_step}. "
+            f"Most time goes to {chain} on {worst.main.shapes}: {job.time(worst.main.time_ns)} in "
+            f"{counted(worst.main.calls, 'chain')}.",
             assumption="One kernel reads the chain's inputs and writes its last output at 80 % of the bandwidth.",
             snippet="activation = torch.compile(activation)",
         )
 
 
 def _elementwise(rank: Rank) -> pd.DataFrame:
-    """Elementwise kernels of the steps: event, row (of the operator), dur, chain, and least.
+    """Elementwise kernels of the steps: event, row (of the operator), dur, chain (its number), and fused_ns.
 
-    That is what the kernel adds to a fused one, ns; 0 where the device's bandwidth is not known.
+    The last is what the kernel adds to the time of a fused one; 0 where the device's bandwidth is not known.
     """
-    trace = rank
-    events, rows = trace.device_events, operators(rank)
-    order = np.lexsort((np.arange(len(events)), events["lane"].to_numpy(), events["capture"].to_numpy()))
-    wanted = events_of(rank).named(_ELEMENTWISE) & in_steps(rank) & (rows != NONE)
-    wanted[wanted] &= ~_within_optimizer(rank)[rows[wanted]]
+    events, rows = rank.device_events, operators(rank)
+    is_elementwise = events_of(rank).named(_ELEMENTWISE) & in_steps(rank) & (rows != NONE)
+    is_elementwise[is_elementwise] &= ~_within_optimizer(rank)[rows[is_elementwise]]
     inputs = np.zeros((len(events), 3), np.int64)
-    inputs[wanted] = inputs_of(rank, rows[wanted])
-    wanted &= inputs[:, 0] > 0
-    lane, capture = events["lane"].to_numpy()[order], events["capture"].to_numpy()[order]
-    mine, row, count = wanted[order], rows[order], inputs[order, 0]
-    broken = np.ones(len(order), np.bool_)
-    same = (np.diff(lane) == 0) & (np.diff(capture) == 0) & (np.diff(count) == 0) & (np.diff(row) != 0)
-    broken[1:] = ~(same & mine[1:] & mine[:-1])
-    chosen = order[mine]
+    inputs[is_elementwise] = inputs_of(rank, rows[is_elementwise])
+    is_elementwise &= inputs[:, 0] > 0
+    lane, capture = (events[column].to_numpy() for column in ("lane", "capture"))
+    order = np.lexsort((np.arange(len(events)), lane, capture))
+    # A kernel continues the chain of its predecessor on the stream, unless size or stream change, or one is none.
+    continues = is_elementwise[order][1:] & is_elementwise[order][:-1]
+    for column in (lane, capture, inputs[:, 0]):
+        continues &= np.diff(column[order]) == 0
+    continues &= np.diff(rows[order]) != 0  # Kernels of one operator do not read each other's results.
+    is_first = np.append(True, ~continues)[: len(order)]
+    event_rows = order[is_elementwise[order]]
     table = pd.DataFrame(
         {
-            "event": chosen,
-            "row": rows[chosen],
-            "dur": events["dur"].to_numpy()[chosen],
-            "chain": np.cumsum(broken)[mine],
+            "event": event_rows,
+            "row": rows[event_rows],
+            "dur": events["dur"].to_numpy()[event_rows],
+            "chain": np.cumsum(is_first)[is_elementwise[order]],
         }
     )
-    return table.assign(least=_least(rank, table, inputs[chosen]))
+    return table.assign(fused_ns=_fused_ns(rank, table, inputs[event_rows]))
 
 
-def _least(rank: Rank, table: pd.DataFrame, inputs: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What each kernel adds to a fused one, ns: what it reads but for what the one before wrote; the last output."""
+def _fused_ns(rank: Rank, table: pd.DataFrame, inputs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What each kernel adds to the time of a fused one, ns; 0 where the device's bandwidth is not known."""
+    # A fused kernel reads the inputs, but not what the previous kernel of the chain wrote; it writes the last output.
     limits = limits_of(rank, rank.devices)
-    rate = {device: limit.bandwidth if limit else 0.0 for device, limit in limits.items()}
+    by_device = {device: limit.bandwidth if limit else 0.0 for device, limit in limits.items()}
     devices = rank.device_events["device"].to_numpy()[table["event"].to_numpy()]
-    bandwidth = np.array([rate[device] for device in devices], np.float64)
-    size, moved = inputs[:, 0] * inputs[:, 1], inputs[:, 2]
-    first, last = (~table["chain"].duplicated(keep=keep).to_numpy() for keep in ("first", "last"))
-    kept = np.where(first, moved, np.maximum(moved - size, 0)) + np.where(last, size, 0)
-    return np.divide(kept * 1e9, _MOVED * bandwidth, out=np.zeros(len(table)), where=bandwidth > 0)
+    bandwidth = np.array([by_device[device] for device in devices], np.float64)
+    result_bytes, input_bytes = inputs[:, 0] * inputs[:, 1], inputs[:, 2]
+    is_first, is_last = (~table["chain"].duplicated(keep=end).to_numpy() for end in ("first", "last"))
+    read_bytes = np.where(is_first, input_bytes, np.maximum(input_bytes - result_bytes, 0))
+    moved_bytes = read_bytes + np.where(is_last, result_bytes, 0)
+    return np.divide(moved_bytes * 1e9, _FUSED_BANDWIDTH * bandwidth, out=np.zeros(len(table)), where=bandwidth > 0)
 
 
 def _within_optimizer(rank: Rank) -> NDArray[np.bool_]:
     """Which rows of the host table lie within a step of an optimizer."""
-    host = rank.host
-    codes = host["name"]
-    named = np.zeros(len(rank.loaded.strings), np.bool_)
-    used = unique_sorted(codes).tolist()
-    named[[code for code in used if _OPTIMIZER.search(rank.loaded.strings[code][:200])]] = True
-    within_optimizer: NDArray[np.bool_] = innermost(host, named[codes]) != NONE
-    return within_optimizer
+    codes, strings = rank.host["name"], rank.loaded.strings
+    is_optimizer = np.zeros(len(strings), np.bool_)
+    is_optimizer[[code for code in unique_sorted(codes).tolist() if _OPTIMIZER.search(strings[code][:200])]] = True
+    return np.asarray(innermost(rank.host, is_optimizer[codes]) != NONE, np.bool_)
 
 
 def _main_chain(rank: Rank, events: pd.DataFrame) -> MainChain:
     """The kind of chain (operators and shapes) that takes the most time."""
-    trace = rank
     rows = events["row"].to_numpy()
-    names, shapes = (
-        kernel_launches.names_of(trace, rows).tolist(),
-        kernel_launches.codes_of(trace, rows, "shapes").tolist(),
+    names, shapes = kernel_launches.names_of(rank, rows), kernel_launches.codes_of(rank, rows, "shapes")
+    kinds = defaultdict[int, list[tuple[int, int]]](list)
+    for chain, name, shape in zip(events["chain"].tolist(), names.tolist(), shapes.tolist(), strict=True):
+        kinds[chain].append((name, shape))
+    times, times_by_kind = (
+        events.groupby("chain")["dur"].sum(),
+        defaultdict[tuple[tuple[int, int], ...], list[int]](list),
     )
-    kinds = dict[int, list[tuple[int, int]]]()
-    for chain, name, shape in zip(events["chain"].tolist(), names, shapes, strict=True):
-        kinds.setdefault(chain, []).append((name, shape))
-    times, sums = events.groupby("chain")["dur"].sum(), dict[tuple[tuple[int, int], ...], list[int]]()
     for chain, kind in kinds.items():
-        sums.setdefault(tuple(kind), []).append(int(times[chain]))
-    most = max(sums, key=lambda kind: sum(sums[kind]))
-    shape = trace.loaded.strings[most[0][1]]
+        times_by_kind[tuple(kind)].append(int(times[chain]))
+    main_kind, main_times = max(times_by_kind.items(), key=lambda item: sum(item[1]))
     return MainChain(
-        operators=kernel_launches.texts(trace, [name for name, _ in most]),
-        shapes=kernel_launches.shape_text(shape),
-        calls=len(sums[most]) / rank.num_steps,
-        time_ns=sum(sums[most]) / rank.num_steps,
+        operators=kernel_launches.texts(rank, [name for name, _ in main_kind]),
+        shapes=kernel_launches.shape_text(rank.loaded.strings[main_kind[0][1]]),
+        calls=len(main_times) / rank.num_steps,
+        time_ns=sum(main_times) / rank.num_steps,
     )

@@ -24,7 +24,7 @@ from htareport.report.findings import Finding, Severity
 from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.context import context_of
 from htareport.rules.engine.evidence import Evidence, JobEvidence
-from htareport.rules.engine.kernel_evidence import KernelEvidence, evidence_of, listed
+from htareport.rules.engine.kernel_evidence import KernelEvidence, kernel_fields, listed
 
 # Products, convolutions and attention (Triton's by its customary name) run well with few warps, by design.
 _BY_DESIGN = re.compile(
@@ -120,7 +120,7 @@ class LowOccupancy(Rule[OccupancyEvidence]):
     `est. achieved occupancy %` of these kernels rises in the trace, and they take less time.
     """
 
-    code, title, family, section = "C11", "Few warps to hide memory", Family.COMPUTE, "kernel_breakdown"
+    code, title, family, section = "C11", "Low occupancy", Family.COMPUTE, "kernel_breakdown"
     requires = frozenset({Capability.GPU})
     is_general, confidence = True, "low"
 
@@ -148,19 +148,20 @@ class LowOccupancy(Rule[OccupancyEvidence]):
         if not is_low.any() or events.durations[is_affected].sum() < self.least * compute_time(rank):
             return None
         mean = float(np.average(share[is_low], weights=events.durations[rows[is_low]]))
-        left = np.full(len(is_affected), 1 - _SAVED_SHARE)
-        return evidence_of(OccupancyEvidence, rank, is_affected, left, occupancy=mean)
+        fields = kernel_fields(rank, is_affected, 1 - _SAVED_SHARE)
+        return OccupancyEvidence(**fields, occupancy=mean) if fields else None
 
     def tell(self, job: JobEvidence[OccupancyEvidence]) -> Finding | None:
         worst = job.worst
         return self.finding(
             job,
-            f"Kernels with {job.percent(worst.occupancy)} of the warps that fit may cost up to "
-            f"{job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(worst.compute_share)} of compute is kernels with an occupancy below "
-            f"{job.percent(self.below)}, no products, convolutions or attention: {listed(job)} {job.per_step}.",
+            f"Kernels with an occupancy of {job.percent(worst.occupancy)} may cost up to {job.max_saving} "
+            f"{job.per_step}",
+            evidence=f"Kernels with an occupancy below {job.percent(self.below)} take "
+            f"{job.percent(worst.compute_share)} of compute, not counting products, convolutions and attention: "
+            f"{listed(job)} {job.per_step}.",
             low_ns=0,
-            assumption="With more warps they take a fifth less; the lower estimate is nothing.",
+            assumption="With more warps they take a fifth less. The lower estimate is no saving.",
         )
 
 
@@ -248,11 +249,11 @@ class OccupancyLimit(Rule[OccupancyLimitEvidence]):
         rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].compute_share, -item[0]))
         return self.finding(
             job,
-            f"Of `{worst.kernel}` only {worst.blocks} block{'s' * (worst.blocks > 1)} fit{'s' * (worst.blocks == 1)} "
-            f"on a processor, because of {worst.limiter}",
+            f"Only {worst.blocks} block{'s' * (worst.blocks > 1)} of `{worst.kernel}` "
+            f"fit{'s' * (worst.blocks == 1)} on a processor, because of {worst.limiter}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {job.percent(worst.compute_share)} of compute is such kernels. The limit is "
-            f"{worst.limiter}: {worst.usage}; {worst.warps} warps are {job.percent(worst.warp_share)} of what a "
+            evidence=f"On rank {rank}, such kernels take {job.percent(worst.compute_share)} of compute. The limit is "
+            f"{worst.limiter}: {worst.usage}. {worst.warps} warps fit, {job.percent(worst.warp_share)} of what a "
             "processor holds.",
             cases=(worst.limiter,),
             snippet='@triton.autotune([triton.Config({"BLOCK": 512}, num_warps=8, num_stages=2)], key=["n"])',

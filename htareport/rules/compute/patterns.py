@@ -52,7 +52,7 @@ _PATTERNS = (  # One that may contain another comes first.
              "rotate = torch.compile(apply_rotary_pos_emb)"),
     _Pattern("GELU by tanh", re.compile(r"xpxaxtax"), 2, '`F.gelu(x, approximate="tanh")`',
              'x = torch.nn.functional.gelu(x, approximate="tanh")'),
-    _Pattern("SiLU and product", re.compile(r"ux"), 3, "a fused SwiGLU (Liger, Transformer Engine, xFormers)",
+    _Pattern("SwiGLU", re.compile(r"ux"), 3, "a fused SwiGLU (Liger, Transformer Engine, xFormers)",
              "activation = torch.compile(lambda gate, up: torch.nn.functional.silu(gate) * up)"),
 )  # fmt: skip
 
@@ -79,7 +79,7 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
 
     ## When it speaks
     Consecutive operators of a thread are those of an RMSNorm (pow, mean, add, rsqrt, mul, mul), a LayerNorm (mean, sub,
-    pow, mean, add, rsqrt, mul), a rotary embedding (mul, neg, cat, mul, add), a GELU by tanh, or of SiLU and a product.
+    pow, mean, add, rsqrt, mul), a rotary embedding (mul, neg, cat, mul, add), a GELU by tanh, or a SwiGLU (silu, mul).
     The first and the last have equally many elements, and their kernels take `shortest` µs or more on average. Together
     they take at least `least` of the step. Only forward passes are searched.
 
@@ -96,7 +96,7 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
     In *Kernels by operator* one kernel replaces several, and takes less time.
     """
 
-    code, title = "C8", "Norms and activations operator by operator"
+    code, title = "C8", "Norms and activations are not fused"
     family, section = Family.COMPUTE, "operator_kernels"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
 
@@ -138,9 +138,9 @@ class Decomposed(Rule[UnfusedPatternEvidence]):
         )
         return self.finding(
             job,
-            f"{', '.join(pattern.name for pattern in patterns)} operator by operator: fused, up to {job.max_saving} "
-            f"less {job.per_step}",
-            evidence=f"{times} {job.per_step}, each in several kernels that read and write whole tensors.",
+            f"Operators of {joined_words([pattern.name for pattern in patterns])} are not fused, which costs up to "
+            f"{job.max_saving} {job.per_step}",
+            evidence=f"{times} {job.per_step}. Each call runs several kernels that read and write whole tensors.",
             values={"remedies": joined_words([pattern.remedy for pattern in patterns])},
             assumption="One kernel reads the input and writes the output at 80 % of the memory bandwidth.",
             snippet=patterns[0].snippet,

@@ -159,7 +159,7 @@ class BelowRoof(_RoofRule[RoofEvidence]):
             f"{job.max_saving} {job.per_step}",
             evidence=_listed(job),
             low_ns=round(job.max_saving_ns * job.worst.low_share),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate.",
+            assumption="They reach 85 % of the roof. In the lower estimate they reach 70 %.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 
@@ -220,7 +220,7 @@ class Misaligned(_RoofRule[MisalignedEvidence]):
             cases=("sizes" if pads else "strides",),
             values={"pads": pads},
             low_ns=round(job.max_saving_ns * worst.low_share),
-            assumption="Aligned, they reach 60 % of the roof; half of that is the lower estimate.",
+            assumption="Aligned, they reach 60 % of the roof. In the lower estimate they reach 30 %.",
             snippet="x = F.pad(x, (0, -x.shape[-1] % 8))",
         )
 
@@ -247,7 +247,7 @@ class OldKernels(_RoofRule[RoofEvidence]):
     Kernels are named `sm90`, `sm100` or `nvjet`.
     """
 
-    code, title, is_general = "C5", "Kernels for older devices", True
+    code, title, is_general = "C5", "Kernels for older GPUs", True
 
     below: float = 0.6
     least: float = 0.02
@@ -269,15 +269,15 @@ class OldKernels(_RoofRule[RoofEvidence]):
     def tell(self, job: JobEvidence[RoofEvidence]) -> Finding | None:
         return self.finding(
             job,
-            f"Kernels for older devices run for up to {job.max_saving} {job.per_step} longer than needed",
+            f"Kernels built for older GPUs cost up to {job.max_saving} {job.per_step}",
             evidence=_listed(job),
             low_ns=round(job.max_saving_ns * job.worst.low_share),
-            assumption="85 % of the roof is reached; 70 % is the lower estimate.",
+            assumption="They reach 85 % of the roof. In the lower estimate they reach 70 %.",
         )
 
 
 def _is_old(rank: Rank, group: Group) -> bool:
-    """Whether a group runs a kernel for older devices than its own."""
+    """Whether a group runs a kernel that was built for older GPUs than its own."""
     limits = limits_of(rank, [group.device])[group.device]
     if limits is None or limits.generation not in _DATA_CENTRE_GENERATIONS:
         return False

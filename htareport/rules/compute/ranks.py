@@ -48,7 +48,7 @@ class SlowRank(Rule[KernelTimesEvidence]):
 
     is_estimate, follows = False, "N16"
 
-    code, title, family, section = "C24", "One rank's device is slower", Family.COMPUTE, "kernel_distribution"
+    code, title, family, section = "C24", "One rank's GPU is slower", Family.COMPUTE, "kernel_distribution"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES})
 
     kernels: int = 20
@@ -77,7 +77,7 @@ class SlowRank(Rule[KernelTimesEvidence]):
         slowest = max(slow_ranks, key=lambda slow_rank: (slow_rank.ratio, -slow_rank.rank))
         extra = job.by_rank[slowest.rank].compute_ns * (1 - 1 / slowest.ratio)
         less_slow = [slow_rank.rank for slow_rank in slow_ranks if slow_rank != slowest]
-        also = f" Slower by less: rank{'s' * (len(less_slow) > 1)} {listed(less_slow)}." if less_slow else ""
+        also = f" Also slower, but by less: rank{'s' * (len(less_slow) > 1)} {listed(less_slow)}." if less_slow else ""
         return self.finding(
             job,
             f"All kernels of rank {slowest.rank} take {job.percent(slowest.ratio - 1)} longer than those of the other "
@@ -86,6 +86,6 @@ class SlowRank(Rule[KernelTimesEvidence]):
             ranks=tuple(sorted(slow_rank.rank for slow_rank in slow_ranks)),
             spans=(),
             evidence=f"{slowest.num_kernels} kernels of equal work take longer by the same factor (quartiles "
-            f"{slowest.spread:.3f} apart), {job.time(extra)} of its compute {job.per_step}.{also}",
+            f"{slowest.spread:.3f} apart). That adds {job.time(extra)} to its compute {job.per_step}.{also}",
             assumption="The others wait for it; then the step is shorter by as much.",
         )

@@ -41,7 +41,7 @@ class _Recomputation(NamedTuple):
 
 @dataclass(frozen=True)
 class FreeMemory:
-    """How much of what is computed again fits into free memory; None where memory was not recorded."""
+    """How much of what is computed again fits into free memory; `free_bytes` is None without recorded memory."""
 
     fits_share: float
     free_bytes: float | None = None
@@ -63,15 +63,16 @@ class Recomputed(Rule[RecomputeEvidence]):
     """The backward pass computes activations again, although memory is free to hold them.
 
     ## When it speaks
-    Activations are checkpointed: operators run within the backward pass that record for gradients, as only those of the
-    forward pass do, with names and shapes of the forward pass. Their kernels take at least `least` of the compute time,
-    and at its peak the GPU's memory is filled to less than `filled`. Where memory was not recorded the finding says so.
-    What compiled code computes again is not seen.
+    Activations are checkpointed: the backward pass runs operators with names and shapes of the forward pass, which
+    record for gradients as only the forward pass does. Their kernels take at least `least` of the compute time. At its
+    peak the GPU's memory is filled to less than `filled`; where memory was not recorded, the finding says so. Compiled
+    code that computes activations again is not recognised.
 
     ## What it could save
-    The time of what fits into the memory that is free up to `filled`, compared with what is allocated while it is
-    computed again. Where memory was not recorded, all of it is the ceiling and the lower estimate is zero. Only what
-    shortens the step counts: time that no other work covers, as far as the CPU launches early enough.
+    The time of the activations that fit into the memory that is free up to `filled`. They need as much as is allocated
+    while they are computed again. Where memory was not recorded, all of their time is the ceiling and the lower
+    estimate is zero. Only what shortens the step counts: time that no other work covers, as far as the CPU launches
+    early enough.
 
     ## What to do
     Checkpoint fewer blocks, only as many as memory needs. Or checkpoint only operators that are cheap to compute again.
@@ -143,19 +144,19 @@ class Recomputed(Rule[RecomputeEvidence]):
         times = ", ".join(f"`{name}` {job.time(time)}" for name, time in worst.operators)
         if memory.free_bytes is None:
             recorded = "Memory was not recorded, so it is not known whether the activations would fit."
-            assumption = "All of them fit into memory; the lower estimate is that none does."
+            assumption = "All activations fit into memory. In the lower estimate none do."
         else:
             recorded = (
-                f"Memory is filled to {job.percent(memory.filled_share)} at its peak: {sized(memory.free_bytes)} are "
-                f"free up to {job.percent(self.filled)}, and what is computed again takes {sized(memory.needed_bytes)} "
-                "at most."
+                f"Memory is filled to {job.percent(memory.filled_share)} at its peak. Up to "
+                f"{job.percent(self.filled)}, {sized(memory.free_bytes)} are free. Keeping all activations takes "
+                f"{sized(memory.needed_bytes)} at most."
             )
-            assumption = f"Activations are kept for {job.percent(memory.fits_share)} of it, as far as memory allows."
+            assumption = f"{job.percent(memory.fits_share)} of the activations fit into free memory and are kept."
         return self.finding(
             job,
             f"Computing activations again takes up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(worst.compute_share)} of compute is operators of the forward pass within the "
-            f"backward pass (activation checkpointing): {times} {job.per_step}. {recorded}",
+            evidence="Operators of the forward pass that run again in the backward pass (activation checkpointing) "
+            f"take {job.percent(worst.compute_share)} of compute: {times} {job.per_step}. {recorded}",
             assumption=assumption,
             confidence="low" if memory.free_bytes is None else "medium",
             snippet=_SELECTIVE,

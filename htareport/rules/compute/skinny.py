@@ -58,9 +58,9 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
     """Products of a few rows by a matrix of weights are computed many times, each alone.
 
     ## When it speaks
-    Memory bounds products with at most `rows` rows (or columns) on one side. They are computed at least `repeated`
-    times per step with the same shapes on the same kernel, and take at least `least` of the step. Each reads the whole
-    matrix, so a few rows take as long as many.
+    Matrix products with at most `rows` rows (or columns) on one side are bound by memory. They are computed at least
+    `repeated` times per step with the same shapes on the same kernel, and take at least `least` of the step. Each reads
+    the whole matrix, so a few rows take as long as many.
 
     ## What it could save
     Products of one shape that follow each other on a stream, with nothing computed between, do not need each other's
@@ -73,14 +73,14 @@ class SkinnyProducts(Rule[SkinnyProductsEvidence]):
     - **together**: Compute the products as one: query, key and value (or gate and up) in one layer, stacked inputs, or
       a grouped product.
     - **apart**: Give each product more rows: use a larger batch, or stack several inputs.
-    - **inference**: Serve more sequences at once: they take the same time. Quantize the weights to 8 or 4 bits: they
-      are read faster.
+    - **inference**: Serve more sequences at once, which takes the same time. Quantize the weights to 8 or 4 bits, so
+      that they are read faster.
 
     ## How to verify
     *Compute efficiency* shows fewer calls of these shapes, and less time in all.
     """
 
-    code, title, family, section = "C15", "Narrow products again and again", Family.COMPUTE, "compute_efficiency"
+    code, title, family, section = "C15", "Narrow products, computed many times", Family.COMPUTE, "compute_efficiency"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
 
     rows: int = 16

@@ -59,7 +59,7 @@ class UnstableKernels(Rule[ExcessEvidence]):
     The standard deviation of these kernels in *Kernels by total time* goes down.
     """
 
-    code, title, family, section = "C13", "Kernels of unequal times", Family.COMPUTE, "kernel_breakdown"
+    code, title, family, section = "C13", "Kernel times vary between steps", Family.COMPUTE, "kernel_breakdown"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.STEPS})
 
     spread: float = 0.3
@@ -132,7 +132,7 @@ def _is_varied(events: pd.DataFrame, min_excess: float) -> NDArray[np.bool_]:
 class SlowedEvidence(ExcessEvidence):
     """Compute kernels that take longer while collectives run."""
 
-    slowdown: float  # Median of the ratios of times beside collectives to times alone.
+    slowdown: float  # Median of the ratios of times during collectives to times alone.
     hidden_ns: float  # Communication under compute, per step.
 
 
@@ -141,9 +141,10 @@ class SlowedByCommunication(Rule[SlowedEvidence]):
     """Compute kernels take longer while collectives run.
 
     ## When it speaks
-    Kernels of equal work take, in the median, at least `ratio` times as long where collectives cover half of them or
-    more as where nothing does, with `calls` calls of each. The excess is at least `least` of the step. Collectives that
-    end after the compute over them do not count: there, the step does not wait for compute.
+    Two groups of calls of the same kernel on equal work are compared, with at least `calls` calls in each: in one,
+    collectives run during at least half of the kernel; in the other, nothing overlaps it. The median of the first is at
+    least `ratio` times that of the second, and the excess is at least `least` of the step. Collectives that end after
+    the compute they overlap do not count, because there the step does not wait for compute.
 
     ## What it could save
     The excess, where nothing but collectives overlaps. It is the price of overlap: a smaller excess gains nothing if
@@ -206,18 +207,18 @@ class SlowedByCommunication(Rule[SlowedEvidence]):
         worst = job.worst
         return self.finding(
             job,
-            f"Collectives slow the compute beside them, by up to {job.max_saving} {job.per_step}",
-            evidence=f"The same kernels take {worst.slowdown:.2f} times as long beside collectives: {_listed(job)} "
+            f"Collectives slow the compute that they overlap, by up to {job.max_saving} {job.per_step}",
+            evidence=f"The same kernels take {worst.slowdown:.2f} times as long while collectives run: {_listed(job)} "
             f"more per step. In return, overlap hides {job.time(worst.hidden_ns)} of communication per step"
             f"{', which is more than it costs' if worst.hidden_ns > job.max_saving_ns else ''}.",
             low_ns=0,
-            assumption="Collectives stay hidden and slow no compute. The lower estimate is that this is impossible.",
+            assumption="Collectives stay hidden and slow no compute. The lower estimate is no saving.",
             snippet="NCCL_MAX_CTAS=8 torchrun main.py",
         )
 
 
 def _covered(rank: Rank, events: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For how long collectives run beside each kernel, and those of them at whose end compute still runs, ns."""
+    """For how long collectives overlap each kernel, and those of them at whose end compute still runs, ns."""
     covered, hiding = (np.zeros(len(events), np.int64) for _ in range(2))
     event_rows = events["event"].to_numpy()
     row_of_event = np.full(len(rank.device_events), -1, np.int64)

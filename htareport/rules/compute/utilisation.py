@@ -36,15 +36,16 @@ class LowUtilisation(Rule[UtilisationEvidence]):
     ## When it speaks
     The GPU computes for at least `busy` of the step, but at its peak the operations of the step would take less than
     `below` of it (MFU). Operators whose number of operations is known take at least `known` of the compute kernels'
-    time. Where the GPU computes for less, other findings say what it waits for.
+    time. Where the GPU computes for less of the step, other findings say what it waits for.
 
     ## What it could save
-    Nothing is claimed: other findings say what can be done. This one divides the step: idle time, exposed communication
-    and copies, kernels of other work; and for matrix products, convolutions and attention what memory needs, what they
-    take beyond the roof, and what the arithmetic takes at the peak.
+    Nothing is claimed: other findings say what can be done. This one divides the step into idle time, exposed
+    communication, exposed copies, kernels of other work, and matrix products, convolutions and attention. The time of
+    the last three is divided again: what the arithmetic takes at the peak, what memory needs beyond that, and what they
+    take beyond the roof.
 
     ## What to do
-    - **idle time**: Follow the findings about the CPU and idle time first: most of the time the GPU waits.
+    - **idle time**: Follow the findings about the CPU and idle time before you work on kernels.
     - **exposed communication**: Overlap communication with compute, or send fewer bytes, before you work on kernels.
     - **exposed copies**: Pin memory and copy ahead with `non_blocking=True`, so that copies overlap with compute.
     - **kernels of other work**: Fuse operators other than matrix products, convolutions and attention, for example with
@@ -59,7 +60,7 @@ class LowUtilisation(Rule[UtilisationEvidence]):
     *MFU* in *Compute efficiency* rises.
     """
 
-    code, title, family, section = "C22", "Little of the arithmetic is used", Family.COMPUTE, "compute_efficiency"
+    code, title, family, section = "C22", "Little of the peak arithmetic is used", Family.COMPUTE, "compute_efficiency"
     requires = frozenset({Capability.GPU, Capability.LAUNCHES, Capability.SHAPES})
     about_idle, confidence = True, "high"
 
@@ -107,10 +108,10 @@ class LowUtilisation(Rule[UtilisationEvidence]):
         shares = ", ".join(f"{name} {job.percent(share)}" for name, share in by_share if share > 0)
         return self.finding(
             job,
-            f"{job.percent(worst.mfu)} of the device's arithmetic is used (MFU); the largest part of {job.window} "
+            f"{job.percent(worst.mfu)} of the GPU's peak arithmetic is used (MFU); the largest part of {job.window} "
             f"is {by_share[0][0]}",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {job.window}: {shares}. Operations are known of "
+            evidence=f"Parts of {job.window} on rank {rank}: {shares}. The number of operations is known for "
             f"{job.percent(worst.modelled_share)} of the compute kernels' time.",
             cases=(by_share[0][0],),
         )

@@ -75,7 +75,7 @@ class WaveTail(Rule[WaveTailEvidence]):
     `mode="max-autotune"` choose another tile.
 
     ## How to verify
-    The grid has no more blocks than that, and the kernel takes a wave less.
+    The grid has no more blocks than advised, and the kernel takes less time.
     """
 
     code, title, family, section = "C10", "A last wave that is nearly empty", Family.COMPUTE, "kernel_breakdown"
@@ -126,13 +126,13 @@ class WaveTail(Rule[WaveTailEvidence]):
         return self.finding(
             job,
             f"The last blocks of kernels run nearly alone, which costs up to {job.max_saving} {job.per_step}",
-            evidence=f"{job.percent(worst.compute_share)} of compute is such kernels: {listed(job)} {job.per_step}. "
+            evidence=f"Such kernels take {job.percent(worst.compute_share)} of compute: {listed(job)} {job.per_step}. "
             f"`{worst.kernel}` has {worst.blocks:,} blocks, {worst.waves:.2f} times what {worst.processors} processors "
-            f"hold with {worst.blocks_per_processor} each: {worst.max_blocks:,} would be a wave less.",
+            f"hold with {worst.blocks_per_processor} each. With {worst.max_blocks:,} blocks it needs one wave less.",
             values={"grid": f"`{worst.kernel}` a grid of at most {worst.max_blocks:,} blocks{example}"},
             low_ns=round(job.max_saving_ns * worst.low_share),
-            assumption="Waves take equally long, and as many blocks run at once as fit. The lower estimate counts only "
-            "processors without any block.",
+            assumption="All waves take equally long, and as many blocks run at once as fit. The lower estimate counts "
+            "only processors without any block.",
             snippet='model = torch.compile(model, mode="max-autotune")',
         )
 

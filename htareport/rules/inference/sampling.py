@@ -13,22 +13,22 @@ from htareport.rules.host.sync import WaitEvidence, Waits
 
 @dataclass(frozen=True)
 class SampledOnHost(Waits):
-    """The host reads each token before it launches the next, and the device is idle meanwhile.
+    """The CPU reads each token before it launches the next one, and the GPU is idle meanwhile.
 
     ## When it speaks
-    There is no backward pass, and gaps after calls that wait for the device right after the sampling of a token
-    (`multinomial`, `argmax` over a vocabulary) take at least `least` of the step. Then no other rule about waiting
-    calls (H4, H5, H6, H7, H8) claims these gaps.
+    There is no backward pass. Right after a token is sampled (`multinomial`, or `argmax` over a vocabulary) the CPU
+    waits for the GPU, and the idle gaps after these waits take at least `least` of the step. No other rule about
+    waiting calls (H4, H5, H6, H7, H8) claims these gaps then.
 
     ## What it could save
-    In each gap, at most the time that the host has spent in waiting calls since the last one.
+    In each gap, at most the time that the CPU has spent in waiting calls since the previous gap.
 
     ## What to do
-    Leave tokens on the device, copy them to the host during the next step, and test for the end of sequences every few
-    tokens. Inference engines call it asynchronous scheduling.
+    Leave tokens on the GPU, copy them to the CPU during the next step, and test for the end of sequences only every few
+    tokens. Inference engines call this asynchronous scheduling.
 
     ## How to verify
-    The gaps after the sampling are gone. `host_wait_pct` goes down in `htareport diff`.
+    The gaps after sampling are gone. `host_wait_pct` goes down in `htareport diff`.
     """
 
     code, title, kind, family = "I4", "Each token is read before the next is launched", Drain.SAMPLED, Family.INFERENCE
@@ -41,5 +41,5 @@ class SampledOnHost(Waits):
             "Reading each token leaves the GPU idle",
             "tokens.append(next_token)  # Stays on the device.\n"
             "if step % 16 == 0 and bool((next_token == end).all()):\n    break",
-            prefix="Right behind the sampling of tokens: ",
+            prefix="Right after sampling tokens: ",
         )

@@ -1,4 +1,4 @@
-"""Rules about generating tokens: bound by launches, by memory bandwidth, or delayed by prompts."""
+"""Rules about generating tokens: bound by launches, bound by memory bandwidth, or delayed by prompts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FEWER_BITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchBoundDecodeEvidence(Evidence):
-    """Ranges that generate tokens, and how much of them the device waits for launches."""
+    """Ranges that generate tokens, and for how much of them the GPU waits for launches."""
 
     num_ranges: int
     median_ns: float
@@ -48,16 +48,16 @@ class LaunchBoundDecodeEvidence(Evidence):
 
 @dataclass(frozen=True)
 class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
-    """Tokens are generated kernel by kernel, and the device waits for each launch.
+    """Tokens are generated kernel by kernel, and the GPU waits for each launch.
 
     ## When it speaks
-    At least `repeated` ranges generate tokens: their annotations say so (vLLM's `execute_context_…_generation_…`, or
+    At least `repeated` ranges generate tokens. Their annotations say so (vLLM's `execute_context_…_generation_…`, or
     *decode* in the name), or they are profiler steps whose products have at most 16 rows and whose attention has one
-    query. They have no backward pass and no graph launch, H2 or H3 says that the device waits for launches, and it is
-    idle for at least `idle` of them while the host dispatches.
+    query. They contain no backward pass and no graph launch. The GPU is idle for at least `idle` of them while the CPU
+    dispatches, and H2 or H3 has found that the GPU waits for launches.
 
     ## What it could save
-    What H2 or H3 says: the time is counted there, and only once.
+    Nothing beyond what H2 or H3 counts.
 
     ## What to do
     Let CUDA graphs replay the generation. In vLLM, remove `--enforce-eager`, and capture all batch sizes that occur. In
@@ -110,42 +110,43 @@ class LaunchBoundDecode(Rule[LaunchBoundDecodeEvidence]):
         batch = f" Requests at once: {sizes}." if worst.requests != [1] else ""
         return self.finding(
             job,
-            f"Generating tokens, the GPU is idle for {job.percent(worst.idle_share)} of the time, waiting for launches",
+            f"While generating tokens, the GPU waits for launches {job.percent(worst.idle_share)} of the time",
             severity=severity_of(worst.window_share),
-            evidence=f"On rank {rank}, {worst.num_ranges} ranges of {job.time(worst.median_ns)} (median) that generate "
-            f"tokens launch {worst.num_launched:,.0f} kernels and copies each, none of them by a graph.{batch} "
-            "The time itself is claimed by the finding about launches.",
+            evidence=f"On rank {rank}, {worst.num_ranges} ranges generate tokens, with a median of "
+            f"{job.time(worst.median_ns)}. Each launches {worst.num_launched:,.0f} kernels and copies, none of them by "
+            f"a CUDA graph.{batch} The finding about launches counts this time.",
             snippet=_GRAPHS.format(sizes=worst.requests) if worst.is_vllm else _COMPILED,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrefillBetweenEvidence(Evidence):
-    """Intervals from token to token, and those of them that are long because a prompt is read."""
+    """Intervals from token to token, and those of them that are long because a prompt is processed."""
 
     num_intervals: int
     median_ns: float
     p95_ns: float
     num_slow: int
-    excess_share: float  # What these take beyond the median, of all intervals.
+    excess_share: float  # What these take above the median, of all intervals.
     longest_ns: int
     is_vllm: bool
 
 
 @dataclass(frozen=True)
 class PrefillBetween(Rule[PrefillBetweenEvidence]):
-    """Prompts are read between tokens, and delay the next token of all other requests.
+    """Prompts are processed between tokens (prefill), which delays the next token of all other requests.
 
     ## When it speaks
-    Annotated ranges that generate tokens follow each other, at least `repeated` times, in intervals of which the 95th
-    percentile is at least `ratio` times the median. In at least `caused` of the intervals that are that long a prompt
-    is read, in the same range (vLLM's `execute_context_…_generation_…`) or in one between (*prefill* in its name).
+    Annotated ranges that generate tokens follow each other at least `repeated` times. The 95th percentile of the
+    intervals from one to the next is at least `ratio` times the median. In at least `caused` of the intervals that are
+    at least that long a prompt is processed: in the same range (vLLM's `execute_context_…_generation_…`), or in one
+    between (*prefill* in its name).
 
     ## What it could save
-    Nothing is claimed: prompts have to be read. The time between tokens could vary less.
+    Nothing is claimed, because prompts have to be processed. The time between tokens could vary less.
 
     ## What to do
-    Read prompts in smaller chunks together with the tokens (chunked prefill), or on other devices.
+    Process prompts in smaller chunks together with the tokens (chunked prefill), or on other devices.
 
     ## How to verify
     The 95th percentile of the time between tokens is closer to the median.
@@ -191,20 +192,20 @@ class PrefillBetween(Rule[PrefillBetweenEvidence]):
         rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].p95_ns / item[1].median_ns, -item[0]))
         return self.finding(
             job,
-            f"With prompts read between, tokens take up to {worst.p95_ns / worst.median_ns:.3g} times the median (95th "
-            "percentile)",
+            "Prompts between tokens delay them: the 95th percentile of the time per token is "
+            f"{worst.p95_ns / worst.median_ns:.3g} times the median",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, of {worst.num_intervals:,} intervals from token to token the median is "
-            f"{job.time(worst.median_ns)} and the 95th percentile {job.time(worst.p95_ns)}; prompts are read in "
-            f"{worst.num_slow} long ones, the longest of {job.time(worst.longest_ns)}. That is "
-            f"{job.percent(worst.excess_share)} of the time.",
+            evidence=f"On rank {rank}, {worst.num_intervals:,} intervals from token to token have a median of "
+            f"{job.time(worst.median_ns)} and a 95th percentile of {job.time(worst.p95_ns)}. Prompts are processed in "
+            f"{worst.num_slow} long ones, of which the longest takes {job.time(worst.longest_ns)}. What these take "
+            f"above the median is {job.percent(worst.excess_share)} of the time.",
             snippet=_CHUNKED if worst.is_vllm else "",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BandwidthBoundDecodeEvidence(Evidence):
-    """Products of few rows and attention that memory bounds."""
+    """Products of few rows and attention that are bound by memory."""
 
     reached: float  # Share of the device's bandwidth.
     share: float  # Of the compute time.
@@ -223,7 +224,7 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
     `least` of the compute time, and together reach at least `reached` of the bandwidth on the device's data sheet.
 
     ## What it could save
-    Nothing is claimed: other kernels would not be faster.
+    Nothing is claimed, because other kernels would not be faster.
 
     ## What to do
     Read less per token: quantize weights and the key-value cache to 8 or 4 bits. Or use what is read for more tokens:
@@ -274,10 +275,11 @@ class BandwidthBoundDecode(Rule[BandwidthBoundDecodeEvidence]):
                            for g in worst.groups)  # fmt: skip
         return self.finding(
             job,
-            f"Generating tokens reads memory at {job.percent(worst.reached)} of its bandwidth: the kernels are not to "
-            "blame",
+            f"Generating tokens reads memory at {job.percent(worst.reached)} of its bandwidth, so other kernels would "
+            "not be faster",
             severity=Severity.LOW,
-            evidence=f"On rank {rank}, {job.percent(worst.share)} of compute reads {text(worst.num_bytes, Unit.BYTES)} "
-            f"{job.per_step} at {text(worst.rate, Unit.BYTES_PER_SECOND)}: {listed}.",
+            evidence=f"On rank {rank}, such kernels take {job.percent(worst.share)} of compute. They "
+            f"read {text(worst.num_bytes, Unit.BYTES)} {job.per_step} at {text(worst.rate, Unit.BYTES_PER_SECOND)}: "
+            f"{listed}.",
             snippet=_QUANTISED if worst.is_vllm else _FEWER_BITS,
         )

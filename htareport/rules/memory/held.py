@@ -1,4 +1,4 @@
-"""Rules about the memory of devices, from the rows that `profile_memory=True` adds."""
+"""Rules about what tensors hold in memory: near its capacity, more after every step, and by one operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from htareport.rules.engine.wording import sized
 
 _SECTION = "memory_timeline"
 _RECOMPUTE = "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)"
-_EXPANDABLE = "PYTORCH_ALLOC_CONF=expandable_segments:True python main.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +38,18 @@ class NearCapacity(Rule[NearCapacityEvidence]):
     """The device's memory is nearly full.
 
     ## When it speaks
-    The allocator has taken more than `share` of the device's memory.
+    The allocator has reserved more than `share` of the device's memory.
 
     ## What it could save
-    No time by itself. The next larger batch or longer input fails, and an allocator that is short of memory frees and
-    asks again, which stops the device. An engine for inference may well take memory ahead on purpose.
+    No time by itself. A larger batch or a longer input may run out of memory. An allocator that is short of memory
+    frees blocks and allocates them again, and the GPU waits meanwhile. An inference engine may reserve memory on
+    purpose.
 
     ## What to do
     - **training**: Recompute activations, shard parameters and optimizer state, or use a smaller batch. *At the peak,
       by operator* lists what takes most memory.
-    - **inference**: An inference engine takes memory for its cache ahead, on purpose (vLLM: `gpu_memory_utilization`).
-      Else use smaller batches or a quantised model.
+    - **inference**: An inference engine reserves memory for its cache on purpose (vLLM: `gpu_memory_utilization`): then
+      nothing has to change. Otherwise use smaller batches or a quantised model.
 
     ## How to verify
     *Peak reserved* is below 90 % of the memory.
@@ -77,81 +77,11 @@ class NearCapacity(Rule[NearCapacityEvidence]):
         rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].reserved_share, -item[0]))
         return self.finding(
             job,
-            f"Memory is nearly full: {job.percent(worst.reserved_share)} of {sized(worst.capacity_bytes)} are taken",
+            f"Memory is nearly full: {job.percent(worst.reserved_share)} of {sized(worst.capacity_bytes)} are reserved",
             evidence=f"On rank {rank}, {worst.device}, tensors take {sized(worst.peak_bytes)} at the peak.",
             cases=("training" if worst.trains else "inference",),
             snippet=_RECOMPUTE if worst.trains else "",
             severity=Severity.MEDIUM if worst.trains else Severity.LOW,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FragmentationEvidence(Evidence):
-    """The fullest device: how much of what is reserved holds no tensor, at the peak and over time."""
-
-    device: str
-    unused_share: float  # Of what is reserved, at the peak of the tensors.
-    sustained_share: float  # Of the time.
-    reserved_bytes: int
-    max_fill: float
-
-
-@dataclass(frozen=True)
-class Fragmentation(Rule[FragmentationEvidence]):
-    """The allocator has taken much more than tensors use, and memory is short.
-
-    ## When it speaks
-    More than `unused` of what the allocator has taken is not used by tensors at their peak and for at least `sustained`
-    of the time, and what it has taken is more than `full` of the device's memory.
-
-    ## What it could save
-    No time by itself: memory that cannot be used leads to frees and new allocations (H9), or to failing.
-
-    ## What to do
-    Let segments grow (`expandable_segments:True`), and use few distinct shapes: pad inputs to buckets.
-
-    ## How to verify
-    *Peak reserved* comes near *Peak allocated*.
-    """
-
-    code, title, family, section = "M3", "Memory is fragmented", Family.MEMORY, _SECTION
-    requires = frozenset({Capability.MEMORY})
-
-    unused: float = 0.25
-    sustained: float = 0.3
-    full: float = 0.7
-
-    def look(self, rank: Rank) -> FragmentationEvidence | None:
-        series = fullest(rank)
-        if series is None or series.reserved is None or not fill(series) > self.full:
-            return None
-        rows = np.flatnonzero(series.within)
-        reserved, allocated = series.reserved[rows].astype(np.float64), series.allocated[rows]
-        unused = 1 - allocated / np.maximum(reserved, 1)
-        peak_row = int(allocated.argmax())
-        lasting = np.append(np.diff(series.ts[rows]), 0).astype(np.float64)
-        lasting[np.append(np.diff(series.capture[rows]) != 0, [True])] = 0
-        share = float(lasting[unused > self.unused].sum() / lasting.sum()) if lasting.sum() else 0.0
-        if not unused[peak_row] > self.unused or share < self.sustained:
-            return None
-        return FragmentationEvidence(
-            device=series.device,
-            unused_share=float(unused[peak_row]),
-            sustained_share=share,
-            reserved_bytes=int(reserved[peak_row]),
-            max_fill=fill(series),
-        )
-
-    def tell(self, job: JobEvidence[FragmentationEvidence]) -> Finding:
-        rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].unused_share, -item[0]))
-        return self.finding(
-            job,
-            f"{job.percent(worst.unused_share)} of the memory taken from the device holds no tensor at their peak",
-            evidence=f"On rank {rank}, {worst.device}, {sized(worst.reserved_bytes)} are taken then, at most "
-            f"{job.percent(worst.max_fill)} of its memory; for {job.percent(worst.sustained_share)} of the time that "
-            "much is unused.",
-            snippet=_EXPANDABLE,
-            severity=Severity.LOW,
         )
 
 
@@ -168,20 +98,21 @@ class GrowthEvidence(Evidence):
 
 @dataclass(frozen=True)
 class Growth(Rule[GrowthEvidence]):
-    """More memory is held after every step.
+    """Tensors hold more memory after every step.
 
     ## When it speaks
-    At the ends of at least `steps` steps tensors hold more each time, by more than `share` of the device's memory (of
-    the largest peak, where its size is unknown) per step: the median slope between all pairs of steps.
+    After each of at least `steps` steps tensors hold more memory than after the step before. The growth per step (the
+    median slope between all pairs of steps) is more than `share` of the device's memory, or of the largest peak where
+    the size of the memory is unknown.
 
     ## What it could save
     No time: the run fails once memory is full.
 
     ## What to do
-    - **training**: Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, a retained
-      graph.
-    - **inference**: Look for what keeps tensors alive: outputs in a list or a cache, or a graph: run under
-      `torch.inference_mode()`.
+    - **training**: Look for what keeps tensors alive: sums of losses without `.detach()`, outputs in a list, or a
+      retained graph.
+    - **inference**: Look for what keeps tensors alive: outputs in a list or a cache, or an autograd graph. Run under
+      `torch.inference_mode()`, which records no graph.
 
     ## How to verify
     *Growth* is 0.
@@ -214,11 +145,11 @@ class Growth(Rule[GrowthEvidence]):
 
     def tell(self, job: JobEvidence[GrowthEvidence]) -> Finding:
         rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].growth_bytes, -item[0]))
-        full = f" It is full after {worst.steps_left:,.0f} more." if np.isfinite(worst.steps_left) else ""
-        owner = f" What was allocated and not freed is mostly `{worst.owner}`'s." if worst.owner else ""
+        full = f" It is full after {worst.steps_left:,.0f} more steps." if np.isfinite(worst.steps_left) else ""
+        owner = f" Most of what was not freed was allocated in `{worst.owner}`." if worst.owner else ""
         return self.finding(
             job,
-            f"{sized(worst.growth_bytes)} more are held after every step",
+            f"Memory grows by {sized(worst.growth_bytes)} with every step",
             evidence=f"On rank {rank}, {worst.device}, memory grew in each of {worst.num_steps} steps.{full}{owner}",
             cases=(job.purpose,),
             snippet="with torch.inference_mode():\n    out = model(batch)"
@@ -229,7 +160,7 @@ class Growth(Rule[GrowthEvidence]):
 
 
 def _survivors_owner(rank: Rank, series: Series, begin: int, end: int) -> str:
-    """The outermost operator that allocated most of what came between two stamps and is not freed; empty if unknown."""
+    """The outermost operator that allocated most of what is not freed between two stamps; empty if unknown."""
     rows = np.flatnonzero((series.ts >= begin) & (series.ts < end))
     if not (series.address[rows] >= 0).any():
         return ""
@@ -258,18 +189,18 @@ class PeakOwner(Rule[PeakOwnerEvidence]):
     """One operator's tensors are a large part of the peak, and memory is short.
 
     ## When it speaks
-    The allocator has taken more than `full` of the device's memory, and of what tensors hold at the peak one outermost
-    operator has allocated at least `share`.
+    The allocator has reserved more than `full` of the device's memory. One outermost operator has allocated at least
+    `share` of what tensors hold at the peak.
 
     ## What it could save
-    No time by itself: less memory allows larger batches.
+    No time by itself, but less memory allows larger batches.
 
     ## What to do
     If these are attention scores, use `F.scaled_dot_product_attention`.
 
     - **training**: If they are logits, compute the loss in chunks. If they are activations, recompute them in the
       backward pass.
-    - **inference**: If they are logits, keep only those that are read. If they are activations, use smaller batches.
+    - **inference**: If they are logits, keep only those that are used. If they are activations, use smaller batches.
 
     ## How to verify
     *Peak allocated* goes down.

@@ -47,7 +47,7 @@ def _in_steps(rank: Rank, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _lasting(rank: Rank, series: Series) -> NDArray[np.int64]:
-    """For how long of the steps the level after each row holds, ns; what comes before the first row is not known."""
+    """How long within the steps the level after each row lasts, ns; the level before the first row is not known."""
     is_last = np.append(np.diff(series.capture) != 0, [True])  # Of its capture.
     until = np.where(is_last, series.ts, np.append(series.ts[1:], series.ts[-1:]))
     steps = _steps(rank)
@@ -69,28 +69,29 @@ class HeadroomEvidence(Evidence):
 
 @dataclass(frozen=True)
 class Headroom(Rule[HeadroomEvidence]):
-    """Most of the device's memory is free, while its kernels are small and the host hardly keeps up.
+    """Most of the GPU's memory is free, while kernels are small and the CPU hardly keeps up with launching them.
 
     ## When it speaks
-    Tensors take less than `share` of the device's memory at their peak, and H2 (small kernels launched one by one), C9
-    (kernels that fill a part of the device) or C15 (narrow products) has found something on the same rank.
+    Tensors take less than `share` of the device's memory at their peak. On the same rank H2 (small kernels launched one
+    by one), C9 (kernels that fill only part of the GPU) or C15 (narrow products) has found something.
 
     ## What it could save
-    Nothing of a step, but time per sample: idle time in which the host dispatches is as long for a larger batch. With
-    one k times as large there is a k-th of it per sample; the rest is named. k is what fills `filled` of the memory if
-    all of it grew with the batch, and no more than `most`.
+    No time of a step, but time per sample. The GPU is idle while the CPU dispatches, equally long for a larger batch. A
+    batch k times as large divides that idle time by k per sample. The finding names what is saved for as many samples
+    as today. k is the factor at which the batch fills `filled` of the memory, if all memory grew with the batch, and at
+    most `most`.
 
     ## What to do
-    - **training**: Raise the batch size by up to {times|that many} times, and adjust the learning rate. Where it must
-      stay, use fewer devices, or fewer and larger micro-batches.
-    - **inference**: Raise the batch size by up to {times|that many} times: serve more requests together. Where there
-      are not as many, use fewer devices, or share this one.
+    - **training**: Raise the batch size by up to {times|that many} times, and adjust the learning rate. If the batch
+      size must not change, use fewer devices, or fewer and larger micro-batches.
+    - **inference**: Raise the batch size by up to {times|that many} times, so that more requests are served together.
+      If there are not enough requests, use fewer devices, or share this one.
 
     ## How to verify
     Samples per second rise, and the share of idle time goes down.
     """
 
-    code, title, family, section = "M2", "Memory is left while kernels are small", Family.MEMORY, _SECTION
+    code, title, family, section = "M2", "Memory is free while kernels are small", Family.MEMORY, _SECTION
     requires = frozenset({Capability.GPU, Capability.MEMORY, Capability.LAUNCHES})
     about_idle = True
 
@@ -127,14 +128,13 @@ class Headroom(Rule[HeadroomEvidence]):
         return self.finding(
             job,
             f"Only {job.percent(peak / capacity)} of the memory is used: a batch {factor} times as large fits",
-            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(peak)} of {sized(capacity)} "
-            f"at the peak, while kernels are small and the device is idle for {job.percent(worst.dispatch_share)} of "
-            f"{job.window} because the host dispatches. With the larger batch that is {job.time(worst.saved_ns)} less "
-            f"{job.per_step}, for as many samples as today: no further saving where findings about the host count that "
-            "time.",
+            evidence=f"On rank {rank}, {worst.device}, tensors take {sized(peak)} of {sized(capacity)} at the peak. "
+            f"Kernels are small, and the GPU is idle for {job.percent(worst.dispatch_share)} of {job.window} while the "
+            f"CPU dispatches them. The larger batch saves {job.time(worst.saved_ns)} of that {job.per_step}, for as "
+            "many samples as today. Findings about the CPU may count the same time.",
             values={"times": factor},
             cases=("training" if worst.trains else "inference",),
-            assumption="Dispatch takes as long for a larger batch.",
+            assumption="The CPU dispatches a larger batch in the same time.",
             snippet=f"loader = DataLoader(dataset, batch_size=int({factor} * batch_size))" if worst.trains else "",
             severity=Severity.MEDIUM if job.step_ns and worst.saved_ns >= MEDIUM * job.step_ns else Severity.LOW,
             spans=worst.spans,
@@ -161,11 +161,11 @@ class ChurnEvidence(Evidence):
 
 @dataclass(frozen=True)
 class Churn(Rule[ChurnEvidence]):
-    """Memory is allocated and freed many times over in each step, and the device waits meanwhile.
+    """Memory is allocated and freed many times over in each step, and the GPU waits meanwhile.
 
     ## When it speaks
-    What tensors are allocated in a step is more than `turns` times what they hold at the peak, and the device is idle
-    while the host is in `aten::empty` and its like for at least `least` of the step.
+    The allocations of a step add up to more than `turns` times what tensors hold at the peak. The GPU is idle for at
+    least `least` of the step while the CPU is in `aten::empty` or a similar operator.
 
     ## What it could save
     That idle time.
@@ -210,18 +210,18 @@ class Churn(Rule[ChurnEvidence]):
         return self.finding(
             job,
             f"The GPU waits {job.max_saving} {job.per_step} while memory is allocated again and again",
-            evidence=f"On rank {job.worst_rank}, {turnover.device}, {counted(turnover.calls, 'allocation')} of "
-            f"{sized(turnover.allocated_bytes)} {job.per_step}, {turnover.turns:.3g} times the peak of "
-            f"{sized(turnover.peak_bytes)}; idle while the "
-            "host is in `aten::empty` and its like.",
-            assumption="The host does not allocate in that time.",
+            evidence=f"On rank {job.worst_rank}, {turnover.device}, "
+            f"{counted(turnover.calls, 'allocation takes', 'allocations take')} {sized(turnover.allocated_bytes)} in "
+            f"all {job.per_step}, {turnover.turns:.3g} times the peak of {sized(turnover.peak_bytes)}. The GPU is idle "
+            "while the CPU is in `aten::empty` or a similar operator.",
+            assumption="The CPU does not spend that time on allocations.",
             snippet="torch.mul(x, y, out=buffer)  # Instead of a new tensor in each step",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpikeEvidence(Evidence):
-    """The fullest device: its peak, how long that lasts, and what is held else."""
+    """The fullest device: its peak, how long that lasts, and what tensors hold the rest of the time."""
 
     device: str
     peak_bytes: int
@@ -233,21 +233,21 @@ class SpikeEvidence(Evidence):
 
 @dataclass(frozen=True)
 class Spike(Rule[SpikeEvidence]):
-    """Memory peaks for a moment, far above what is held nearly all the time.
+    """Memory peaks for a moment, far above what tensors hold nearly all the time.
 
     ## When it speaks
-    The allocator has taken more than `full` of the device's memory, and tensors hold more than the peak less `above` of
-    it for less than `moment` of the time.
+    The allocator has reserved more than `full` of the device's memory. Tensors come within `above` of their peak for
+    less than `moment` of the time.
 
     ## What it could save
-    No time by itself: without that moment a larger batch fits.
+    No time by itself, but without that moment a larger batch fits.
 
     ## What to do
-    Lower the peak so that a larger batch fits: compute in chunks there ({what|logits and losses}, for example) or in
-    place, or free before it what it does not need.
+    Lower the peak so that a larger batch fits. Compute in chunks at that moment ({what|logits and losses}, for example)
+    or in place. Free tensors that are no longer needed before it.
 
     ## How to verify
-    *Peak allocated* comes near what is held nearly all the time.
+    *Peak allocated* comes near what tensors hold nearly all the time.
     """
 
     code, title, family, section = "M7", "Memory peaks for a moment", Family.MEMORY, _SECTION
@@ -281,12 +281,13 @@ class Spike(Rule[SpikeEvidence]):
     def tell(self, job: JobEvidence[SpikeEvidence]) -> Finding:
         rank, worst = max(job.by_rank.items(), key=lambda item: (item[1].max_fill, -item[0]))
         peak, usual = sized(worst.peak_bytes), sized(worst.usual_bytes)
-        owner = f" The last allocation before it is in `{worst.owner}`." if worst.owner else ""
+        owner = f" The last allocation before the peak is in `{worst.owner}`." if worst.owner else ""
         return self.finding(
             job,
             f"Memory peaks at {peak} for a moment; nearly all the time it is {usual} at most",
-            evidence=f"On rank {rank}, {worst.device}, more is held for {job.percent(worst.high_share)} of the time "
-            f"only, and the allocator has taken {job.percent(worst.max_fill)} of the memory for it.{owner}",
+            evidence=f"On rank {rank}, {worst.device}, tensors hold more than that for only "
+            f"{job.percent(worst.high_share)} of the time. The allocator has reserved {job.percent(worst.max_fill)} of "
+            f"the device's memory.{owner}",
             values={"what": "logits"} if job.infers else None,
             snippet="" if job.infers else "loss = sum(loss_of(part) for part in logits.chunk(8))",
             severity=Severity.LOW,

@@ -1,4 +1,4 @@
-"""Rules about device events that don't fit: without a launch, or in two places at once."""
+"""Rules about device events that cannot be right: without a launch, or with impossible times."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class OrphansEvidence(Evidence):
 
 @dataclass(frozen=True)
 class Orphans(Rule[OrphansEvidence]):
-    """Work of the device without the call that launched it.
+    """Device events have no launch in the trace.
 
     ## When it speaks
-    More than `share` of the device events that come after the first one with a launch have none. Those before it were
-    launched before the recording began, which is normal.
+    After the first device event with a launch, more than `share` of the device events have none. Events before it do
+    not count: they were launched before the recording began, which is normal.
 
     ## What it could save
-    Nothing: such work is missing from operators, modules and steps, and its gaps have no cause.
+    Nothing. Such work is missing from operators, modules and steps, and idle time before it has no known cause.
 
     ## What to do
-    Record `ProfilerActivity.CPU` too, with a current PyTorch: old ones lack the driver's calls that launch Triton
-    kernels.
+    Record `ProfilerActivity.CPU` as well, and use a current PyTorch. Old versions do not record the driver calls that
+    launch Triton kernels.
 
     ## How to verify
     Every device event has a launch.
@@ -69,7 +69,8 @@ class Orphans(Rule[OrphansEvidence]):
         return self.finding(
             job,
             f"{job.percent(worst.share)} of the GPU's work has no launch in the trace",
-            evidence=f"{streams}. They belong to no operator, and idle time in front of them has no cause.",
+            evidence=f"Events without a launch: {streams}. They belong to no operator, and idle time before them has "
+            "no known cause.",
             severity=Severity.LOW,
         )
 
@@ -86,21 +87,22 @@ class ImpossibleTimesEvidence(Evidence):
 
 @dataclass(frozen=True)
 class ImpossibleTimes(Rule[ImpossibleTimesEvidence]):
-    """Device events whose times cannot be.
+    """Device events have impossible times.
 
     ## When it speaks
-    Events of one stream overlap by more than 1 µs, though a stream runs one after the other, and that takes at least
-    `share` of the device's time; graphs and launches that may begin early (`cudaLaunchKernelExC`) are left out. Or one
-    event takes more than half of the recording and a hundred times what ten others of its name take in the median.
+    Events of one stream overlap by more than 1 µs, although a stream runs one event after the other. The overlaps take
+    at least `share` of the device's time. Graphs do not count, nor do launches that may begin early
+    (`cudaLaunchKernelExC`). Or one event takes more than half of the recording and more than 100 times the median of
+    its name, of which there are more than ten events.
 
     ## What it could save
-    Nothing: sums of kernels are too large, and idle time is too small.
+    Nothing. Sums of kernels are too large, and idle time is too small.
 
     ## What to do
-    Record again with a current driver and PyTorch, or leave the step out.
+    Record again with a current driver and a current PyTorch, or leave the step out.
 
     ## How to verify
-    The sum of a stream's kernels is no more than the time recorded.
+    The kernels of a stream take no longer in sum than the recording.
     """
 
     code, title, family = "Q6", "Device events with impossible times", Family.QUALITY
@@ -128,18 +130,18 @@ class ImpossibleTimes(Rule[ImpossibleTimesEvidence]):
             )
         if worst.outlier:
             name, length, median = worst.outlier
-            clauses.append(f"one `{name}` takes {job.time(length)}, others {job.time(median)}")
+            clauses.append(f"one `{name}` takes {job.time(length)}, while others take {job.time(median)}")
         words = " and ".join(clauses)
         return self.finding(
             job,
-            "Some device events have times that cannot be",
+            "Some device events have impossible times",
             evidence=f"{words[:1].upper()}{words[1:]}. Sums of kernels are too large, and idle time is too small.",
             severity=Severity.LOW,
         )
 
 
 def _overlaps(rank: Rank) -> tuple[int, int]:
-    """How many device events begin before the last of their stream has ended, and by how much in all, ns."""
+    """How many device events begin before the previous one of their stream has ended, and by how much in all, ns."""
     events, calls = rank.device_events, rank.launches
     events = events.sort_values(["capture", "lane"], kind="stable")
     ts, launch = events["ts"].to_numpy(), events["launch"].to_numpy()

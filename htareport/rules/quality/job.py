@@ -1,8 +1,7 @@
-"""Rules about the recording that need all ranks: whether they fit together, and what is missing for other advice."""
+"""Rules about the recordings of all ranks: different devices, different clocks, and options that were not recorded."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from htareport.rules.engine.recording import is_npu, joined_words, profiler_call
 
 @dataclass(frozen=True, kw_only=True)
 class MixedDevicesEvidence(Evidence):
-    """What was seen on one rank: the ranks differ."""
+    """Names of the devices of one rank."""
 
     devices: list[str]
 
@@ -31,21 +30,21 @@ class MixedDevices(Rule[MixedDevicesEvidence]):
     """The ranks run on different devices.
 
     ## When it speaks
-    The trace gives devices of ranks different names. That ranks are missing, or have different steps, options or
-    software, is said in the notes on the quality of the data.
+    The traces of the ranks name different devices. The notes on the quality of the data report other differences:
+    missing ranks, and different steps, options or software.
 
     ## What it could save
-    Nothing by itself: in synchronous training the slower device sets the pace.
+    Nothing by itself. Where ranks wait for each other, the slower device sets the pace.
 
     ## What to do
-    Compare ranks of one kind with each other only. Where all wait for each other, the slower kind sets the pace: use
-    equal devices, or give the faster ones more work.
+    Compare only ranks that run on the same kind of device. Where ranks wait for each other, use equal devices, or give
+    the faster ones more work.
 
     ## How to verify
-    All ranks show one device.
+    All ranks run on the same kind of device.
     """
 
-    code, title, family = "Q7", "The ranks differ", Family.QUALITY
+    code, title, family = "Q7", "The ranks run on different devices", Family.QUALITY
     section, confidence = "temporal_breakdown", "high"
     requires = frozenset({Capability.GPU})
 
@@ -60,13 +59,14 @@ class MixedDevices(Rule[MixedDevicesEvidence]):
                 by_name.setdefault(name, []).append(rank)
         if len(by_name) < 2:  # noqa: PLR2004  one kind of device
             return None
-        places = [
-            f"{name} on rank{'s' * (len(ranks) > 1)} {listed(ranks, most=8)}" for name, ranks in sorted(by_name.items())
+        devices = [
+            f"{name} on rank{'s' * (len(ranks) > 1)} {listed(ranks, max_ranges=8)}"
+            for name, ranks in sorted(by_name.items())
         ]
         return self.finding(
             job,
             f"The ranks run on {len(by_name)} kinds of devices",
-            evidence=f"{joined_words(places)}.",
+            evidence=f"{joined_words(devices)}.",
             severity=Severity.LOW,
         )
 
@@ -76,15 +76,16 @@ class Clocks(Rule[Evidence]):
     """The clocks of the ranks differ.
 
     ## When it speaks
-    Collectives that all ranks leave together end at different times: by more than 50 µs and 5 % of their duration, in
-    the median of the rank that is farthest off. The report corrects for that (see *Stragglers*).
+    All ranks leave a collective together, but their traces show different ends. Between the two ranks that are farthest
+    apart, the difference (median over collectives) is more than 50 µs and more than 5 % of a collective's duration. The
+    report corrects for it (see *Stragglers*).
 
     ## What it could save
-    Nothing: it says how far times of different ranks can be compared.
+    Nothing. The finding says how far times of different ranks can be compared.
 
     ## What to do
-    Compare ranks in this report, which corrects for it, and not in the traces side by side. Keep the nodes' clocks
-    together with chrony or PTP.
+    Synchronise the clocks of the nodes with chrony or PTP. Compare ranks in this report, which corrects for the
+    difference, and not in the traces side by side.
 
     ## How to verify
     The offsets of the clocks are below 50 µs.
@@ -95,7 +96,7 @@ class Clocks(Rule[Evidence]):
     requires = frozenset({Capability.GPU, Capability.COMM})
 
     def look(self, rank: Rank) -> Evidence | None:
-        del rank  # What is said of it stands in the facts of the job.
+        del rank  # The facts of the job have the clocks of all ranks.
         return Evidence()
 
     def tell(self, job: JobEvidence[Any]) -> Finding | None:
@@ -103,7 +104,7 @@ class Clocks(Rule[Evidence]):
         offset = matching.clocks.offset
         if not offset:
             return None
-        usual = float(np.median(np.concatenate([(one.end - one.start).ravel() for one in matching.together])))
+        usual = float(np.median(np.concatenate([(group.end - group.start).ravel() for group in matching.together])))
         apart = max(offset.values()) - min(offset.values())
         if apart <= max(AGREED_NS, AGREED_SHARE * usual):
             return None
@@ -121,29 +122,29 @@ class Clocks(Rule[Evidence]):
 
 @dataclass(frozen=True, kw_only=True)
 class MissingOptionsEvidence(Evidence):
-    """What was seen on one rank: options that were not recorded."""
+    """Options that were not recorded on one rank."""
 
     missing: list[str]
 
 
 @dataclass(frozen=True)
 class MissingOptions(Rule[MissingOptionsEvidence]):
-    """What was not recorded, and what would be said if it was.
+    """Options were not recorded that would allow more findings.
 
     ## When it speaks
-    On some rank input shapes, memory, Python stacks (where the host is late in more than `late` of the time), or the
-    host's operators were not recorded.
+    Some rank lacks input shapes, memory, operators of the CPU, or Python stacks. Stacks count only where the device is
+    idle for at least `late` of the time.
 
     ## What it could save
-    Nothing: it says how to record what is missing.
+    Nothing. The finding says how to record what is missing.
 
     ## What to do
     Record once more with these options.
 
-    - **stacks**: Stacks slow the host: record them apart from what is measured.
+    - **stacks**: Record stacks in a separate run, because they slow the CPU.
 
     ## How to verify
-    The rules that were not checked are.
+    The next report checks the rules that this one could not check.
     """
 
     code, title, family = "Q9", "Options that were not recorded", Family.QUALITY
@@ -152,35 +153,33 @@ class MissingOptions(Rule[MissingOptionsEvidence]):
     late: float = 0.1
 
     def look(self, rank: Rank) -> MissingOptionsEvidence | None:
-        trace = rank
-        shapes = any((np.asarray(t["shapes"]) >= 0).any() for t in trace.loaded.tables.values() if "shapes" in t)
-        idle = rank.share(rank.idle) if rank.lanes else 0.0
-        missing = {
-            "cpu": Capability.HOST_OPS not in trace.capabilities,
-            "shapes": not shapes,
-            "memory": Capability.MEMORY not in trace.capabilities,
-            "stacks": idle >= self.late and "python_function" not in trace.loaded.tables,
+        tables = rank.loaded.tables
+        has_shapes = any((np.asarray(table["shapes"]) >= 0).any() for table in tables.values() if "shapes" in table)
+        idle_share = rank.share(rank.idle) if rank.lanes else 0.0
+        is_missing = {
+            "cpu": Capability.HOST_OPS not in rank.capabilities,
+            "shapes": not has_shapes,
+            "memory": Capability.MEMORY not in rank.capabilities,
+            "stacks": idle_share >= self.late and "python_function" not in tables,
         }
-        found = [name for name, is_missing in missing.items() if is_missing]
-        return MissingOptionsEvidence(missing=found) if found and not is_npu(rank) else None
+        missing = [name for name in is_missing if is_missing[name]]
+        return MissingOptionsEvidence(missing=missing) if missing and not is_npu(rank) else None
 
     def tell(self, job: JobEvidence[MissingOptionsEvidence]) -> Finding:
-        counts = Counter(name for each in job.by_rank.values() for name in each.missing)
-        there = [name for name in _UNLOCKS if name in counts]
-        what = [f"{_UNLOCKS[name][1]}: record with `{_UNLOCKS[name][0]}`" for name in there]
-        words = "; ".join(what)
-        options = [_UNLOCKS[name][0] for name in there if name not in {"cpu", "stacks"}]
+        on_some_rank = {name for evidence in job.by_rank.values() for name in evidence.missing}
+        missing = [name for name in _OPTIONS if name in on_some_rank]
+        arguments = [_OPTIONS[name][0] for name in missing if name != "cpu"]  # The call records that anyway.
         return self.finding(
             job,
-            f"More can be said with {joined_words([f'`{_UNLOCKS[name][0]}`' for name in there])}",
-            evidence=f"{words[:1].upper()}{words[1:]}.",
-            cases=("stacks",) if "stacks" in there else (),
-            snippet=profiler_call(job, *options, *(["with_stack=True"] * ("stacks" in there))),
+            f"More findings are possible with {joined_words([f'`{_OPTIONS[name][0]}`' for name in missing])}",
+            evidence=" ".join(f"`{_OPTIONS[name][0]}` shows {_OPTIONS[name][1]}." for name in missing),
+            cases=("stacks",) if "stacks" in missing else (),
+            snippet=profiler_call(job, *arguments),
             severity=Severity.LOW,
         )
 
 
-_UNLOCKS = {  # Option, and what it is for.
+_OPTIONS = {  # Each with what it shows.
     "cpu": ("ProfilerActivity.CPU", "operators, launches and causes of idle time"),
     "shapes": ("record_shapes=True", "how far matrix products and attention are from what the device can do"),
     "memory": ("profile_memory=True", "peaks, growth and fragmentation of memory"),

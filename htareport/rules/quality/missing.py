@@ -1,4 +1,4 @@
-"""A rule about work of the device that the trace lacks."""
+"""A rule about work of the device that is missing from the trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CAPTURING = re.compile(r"Stream(?:Begin|End|Get)Capture")
 
 @dataclass(frozen=True)
 class Launches:
-    """Launches of graphs and of kernels, those of each without a device event, and kernels captured into a graph."""
+    """How many graphs and kernels are launched, how many of each lack a device event, and how many are captured."""
 
     graphs: int
     lost_graphs: int
@@ -40,35 +40,35 @@ class MissingEvidence(Evidence):
     """Launches without device work, and how idle the device seems."""
 
     launches: Launches
-    has_lost: bool  # Whether enough launches of kernels have no device event.
+    has_lost: bool  # Whether many launches of kernels have no device event.
     is_capture: bool
     may_capture: bool
     empty_steps: int
     idle_share: float
-    late_share: float  # Of the idle time: how much of it the host is late.
+    late_share: float  # Of the idle time: for how much of it the CPU is late.
 
 
 @dataclass(frozen=True)
 class WorkMissing(Rule[MissingEvidence]):
-    """The trace lacks work that the device did, so that it seems idle.
+    """Work of the GPU is missing from the trace, so the GPU seems idle.
 
     ## When it speaks
-    More than `lost` of the graph launches, or of the launches of kernels (and `fewest` of these), have no device event.
-    Or the device seems idle for more than `idle` of the step, the host is late in less than `late` of that, and graphs
-    were launched: then only a part of them was recorded. Or more than `empty` of five or more steps hold less than a
-    tenth of the device events that they hold in the median. Or most launches are captured into a graph, so that they
-    start nothing. The last launches of a recording don't count: it stops before they run.
+    More than `lost` of the graph launches have no device event, or `lost` of the kernel launches and at least `fewest`
+    of them. Or graphs were launched, and the GPU seems idle for more than `idle` of the step, although the CPU is late
+    in less than `late` of that: then hardly any kernels of the graphs were recorded. Or more than `empty` of five or
+    more steps hold less than a tenth of the median number of device events. Or most launches are captured into a CUDA
+    graph, so they start nothing. The last launches of a recording do not count, because it stops before they run.
 
     ## What it could save
-    Nothing: advice about idle time of these ranks is held back.
+    Nothing. The report gives no advice on idle time of these ranks.
 
     ## What to do
     - **capture**: Record later, when the graphs are replayed.
-    - **lost**: Record fewer steps, so that the profiler's buffers do not run full, with a current PyTorch and driver.
-      If graphs are not recorded, record once without them (`enforce_eager=True`, without `mode="reduce-overhead"`).
+    - **lost**: Record fewer steps, so that the profiler's buffers do not run full. Use a current PyTorch and driver. If
+      graphs are not recorded, record once without them (`enforce_eager=True`, without `mode="reduce-overhead"`).
 
     ## How to verify
-    - **capture**: Graph launches, and no captures, are in the trace.
+    - **capture**: The trace has graph launches and no captures.
     - **lost**: Every launch has its device event.
     """
 
@@ -108,41 +108,40 @@ class WorkMissing(Rule[MissingEvidence]):
         if job.worst.is_capture:
             return self.finding(
                 job,
-                "Graphs are captured in this recording, and do not run: no advice is given on idle time",
+                "CUDA graphs are captured in this recording and do not run, so no advice is given on idle time",
                 evidence=f"{launches.captured:,} of {launches.captured + launches.kernels:,} launches of kernels are "
                 "captured into a graph.",
                 cases=("capture",),
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
             )
-        words = "; ".join(self._symptoms(job))
         return self.finding(
             job,
-            "Work of the GPU is missing from the trace, so it seems idle: no advice is given on idle time",
-            evidence=f"{words[:1].upper()}{words[1:]}.",
+            "Work of the GPU is missing from the trace, so no advice is given on idle time",
+            evidence=" ".join(self._symptoms(job)),
             cases=("lost",),
             snippet=profiler_call(job, steps=2),
             severity=Severity.MEDIUM,
         )
 
     def _symptoms(self, job: JobEvidence[MissingEvidence]) -> list[str]:
-        """What shows that work is missing, as clauses."""
+        """What shows that work is missing, as sentences."""
         worst, symptoms = job.worst, list[str]()
         launches = worst.launches
         if launches.lost_graphs:
-            symptoms.append(f"{launches.lost_graphs:,} of {launches.graphs:,} graph launches have no device event")
+            symptoms.append(f"{launches.lost_graphs:,} of {launches.graphs:,} graph launches have no device event.")
         if worst.has_lost:
             lost = f"{launches.lost_kernels:,} of {launches.kernels:,}"
-            symptoms.append(f"{lost} launches of kernels have no device event")
+            symptoms.append(f"{lost} launches of kernels have no device event.")
             if worst.may_capture:
-                symptoms.append("streams may be captured meanwhile: then they start nothing, so record replays instead")
+                symptoms.append("They may be captured into a graph and start nothing. Then record replays instead.")
         if worst.empty_steps:
-            symptoms.append(f"{counted(worst.empty_steps, 'step has', 'steps have')} hardly any device events")
+            symptoms.append(f"{counted(worst.empty_steps, 'step has', 'steps have')} hardly any device events.")
         if not symptoms:
             symptoms.append(
-                f"the device seems idle for {job.percent(worst.idle_share)} of {job.window}, but the host is late in "
-                f"only {job.percent(worst.late_share)} of that: graphs were launched, and hardly any of their kernels "
-                "recorded"
+                f"The GPU seems idle for {job.percent(worst.idle_share)} of {job.window}, but the CPU is late in only "
+                f"{job.percent(worst.late_share)} of that. Graphs were launched, but hardly any of their kernels were "
+                "recorded."
             )
         return symptoms
 
@@ -177,10 +176,10 @@ def _in_captures(rank: Rank) -> NDArray[np.bool_]:
 
 
 def _empty_steps(rank: Rank) -> int:
-    """Of five or more steps how many hold less than a tenth of the median number of device events, or of the mean."""
+    """How many of five or more steps hold less than a tenth of the median number of device events; 0 of fewer."""
     numbers = rank.steps["number"]
     if len(numbers) < 5:  # noqa: PLR2004  a median of fewer says little
         return 0
     counts = rank.device_events["step"].value_counts().reindex(numbers, fill_value=0)
-    typical = counts.median() or counts.mean()  # Where most of them hold nothing, so does the median.
+    typical = counts.median() or counts.mean()  # The mean where most steps hold nothing.
     return int((counts < 0.1 * typical).sum())

@@ -16,7 +16,7 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.recording import profiler_call
 
-# What CUPTI calls overhead and is the profiler's own; its other kinds are what the program itself does.
+# Kinds of CUPTI's overhead that are the profiler's own work; others are work of the program itself.
 _PROFILER = ("Buffer Flush", "Activity Buffer Request", "Instrumentation", "Resource", "UVM Activity Init")
 
 _MOSTLY_DISPATCH = 0.3  # Of the windows: idle time that recorded stacks make long.
@@ -24,7 +24,7 @@ _MOSTLY_DISPATCH = 0.3  # Of the windows: idle time that recorded stacks make lo
 
 @dataclass(frozen=True, kw_only=True)
 class ProfilerOverheadEvidence(Evidence):
-    """How much of what was recorded is the profiler's own work."""
+    """How much of the recording is the profiler's own work."""
 
     stacks_share: float  # Of all events: Python calls.
     overhead_share: float  # Of the windows: rows of the profiler itself.
@@ -33,24 +33,24 @@ class ProfilerOverheadEvidence(Evidence):
 
 @dataclass(frozen=True)
 class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
-    """The profiler itself slows the host, so that it seems later than it is.
+    """The profiler slows the CPU, so the CPU launches later than it does without it.
 
     ## When it speaks
-    Where the device is idle for at least `idle` of the time: the profiler's own rows (category `overhead`) take more
-    than `share` of it, or Python calls, recorded by `with_stack=True`, are more than `stacks` of all events.
+    The GPU is idle for at least `idle` of the time. The profiler's own work (category `overhead`) takes more than
+    `share` of the time, or Python calls (recorded by `with_stack=True`) are more than `stacks` of all events.
 
     ## What it could save
-    Nothing. Idle time in which the host is late is an upper bound; where the profiler's own work fills half of it,
-    advice about it is held back.
+    Nothing. Idle time in which the CPU is late is an upper bound. Where the profiler's own work fills more than half of
+    the idle time, the report gives no advice on it.
 
     ## What to do
-    Record once more without stacks and shapes, and compare the idle time before acting on it.
+    Record once more without stacks and shapes. Compare the idle time before you act on it.
 
     ## How to verify
     A recording without stacks and shapes shows how much of the idle time is left.
     """
 
-    code, title, family = "Q4", "The profiler slows the host", Family.QUALITY
+    code, title, family = "Q4", "The profiler slows the CPU", Family.QUALITY
     section = "idle_time"
     requires = frozenset({Capability.GPU})
 
@@ -80,9 +80,8 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
         words = " and ".join(clauses)
         return self.finding(
             job,
-            "The profiler slows the host: what is said about idle time is an upper bound",
-            evidence=f"{words[:1].upper()}{words[1:]}. Each of them takes time on the host that a run without profiler "
-            "does not spend.",
+            "The profiler slows the CPU, so idle time in this report is an upper bound",
+            evidence=f"{words[:1].upper()}{words[1:]}. Without the profiler no CPU time is spent on recording.",
             snippet=profiler_call(job, "record_shapes=False", "with_stack=False"),
             severity=self._severity(worst),
         )
@@ -94,12 +93,12 @@ class ProfilerOverhead(Rule[ProfilerOverheadEvidence]):
 
 
 def _covered(sets: Sets, overhead: intervals.Intervals) -> int:
-    """For how many ns of these intervals of lanes the profiler worked for itself."""
+    """For how many ns of these intervals the profiler did its own work."""
     return sum(int(intervals.covered(overhead, lane[:, 0], lane[:, 1]).sum()) for lane in sets.values())
 
 
 def _overhead(rank: Rank) -> intervals.Intervals:
-    """When the profiler worked for itself."""
+    """When the profiler did its own work."""
     table, strings = rank.loaded.tables.get("overhead", {}), rank.loaded.strings
     if not table:
         return intervals.EMPTY

@@ -28,14 +28,14 @@ class FewStepsEvidence(Evidence):
 
 @dataclass(frozen=True)
 class FewSteps(Rule[FewStepsEvidence]):
-    """Too few steps were recorded to tell what is usual.
+    """Too few steps were recorded to know what is usual.
 
     ## When it speaks
     A rank has fewer than `least` steps (`ProfilerStep#`).
 
     ## What it could save
-    Nothing by itself. With one step it cannot be told whether steps repeat, vary or include warm-up, and two runs
-    cannot be compared with certainty; without steps shares are of everything recorded.
+    Nothing by itself. One step does not show whether steps repeat, vary or include warm-up, and two runs cannot be
+    compared with certainty. Without steps, shares are of everything recorded.
 
     ## What to do
     Record at least five steps once the loop is warm, and call `prof.step()` at the end of each.
@@ -78,19 +78,19 @@ class WarmUpEvidence(Evidence):
 
 @dataclass(frozen=True)
 class WarmUp(Rule[WarmUpEvidence]):
-    """Warm-up lies within what was recorded.
+    """The recording includes warm-up.
 
     ## When it speaks
-    The first step of a recording takes more than `ratio` times the median of its others, of which there are two or
-    more. Without steps: the device is idle for at least `share` of the time while memory is asked from the driver,
-    modules are loaded, and kernels are launched for the first time (1 ms and more in one launch call).
+    The first step of a recording takes more than `ratio` times the median of the others, of which there are two or
+    more. Without steps: the GPU is idle for at least `share` of the time while the CPU allocates memory from the
+    driver, loads modules, and launches kernels for the first time (1 ms and more in one launch call).
 
     ## What it could save
-    Nothing by itself: means and shares include work that later steps do not have.
+    Nothing by itself. Means and shares include work that later steps do not have.
 
     ## What to do
     - **start**: Run some steps before the recording begins, and mark steps with `prof.step()`.
-    - **step**: Leave it out with `--steps`, or raise `warmup` in the profiler's schedule.
+    - **step**: Leave the first step out with `--steps`, or raise `warmup` in the profiler's schedule.
 
     ## How to verify
     - **start**: No launch call takes a millisecond.
@@ -127,8 +127,8 @@ class WarmUp(Rule[WarmUpEvidence]):
             return self.finding(
                 job,
                 f"The recording includes the start of the process, which takes {job.time(worst.start_ns)}",
-                evidence="For that long the device is idle while memory is asked from the driver and kernels are "
-                "loaded. Much of what follows is about the start, not about a step.",
+                evidence="For that long the GPU is idle while the CPU allocates memory from the driver and loads "
+                "kernels. Much of the report is about the start, not about a step.",
                 cases=("start",),
                 snippet=profiler_call(job),
                 severity=Severity.MEDIUM,
@@ -137,7 +137,7 @@ class WarmUp(Rule[WarmUpEvidence]):
         return self.finding(
             job,
             f"Step {number}, the first recorded, takes {length / median:.2g} times as long as the others",
-            evidence=f"It takes {job.time(length)}, the others {job.time(median)} in the median: it still warms up.",
+            evidence=f"It takes {job.time(length)}, the others have a median of {job.time(median)}. It still warms up.",
             cases=("step",),
             snippet=f"htareport report TRACES --steps {worst.other_steps.replace(' ', '')}",
             steps=tuple(slow_step[0] for slow_step in worst.slow_steps),

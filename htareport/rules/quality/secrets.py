@@ -13,7 +13,7 @@ from htareport.rules.engine.base import Family, Rule
 from htareport.rules.engine.evidence import Evidence, JobEvidence
 from htareport.rules.engine.recording import joined_words
 
-_SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)  # Whoever has these can do more than know who ran what where.
+_SECRETS = (TOKENS, KEYS, PASSWORDS, ENVIRONMENTS)  # These give access; names only show who ran what where.
 _NAMES = (HOMES, USERS, HOSTS)
 
 
@@ -34,18 +34,18 @@ class Sensitive(Rule[SensitiveEvidence]):
     of an environment, home folder, or name of a user or host. The host in a file's own name does not count.
 
     ## What it could save
-    Nothing: it is about who may see the files. What was found is counted, never shown.
+    Nothing. The finding is about who may see the files. What was found is counted, never shown.
 
     ## What to do
     - **shown**: Make the report without `--no-redact` before anybody else gets it.
-    - **redacted**: This report has stand-ins instead; be careful who you share the trace files with.
-    - **secrets**: Replace tokens and passwords that others may have seen, and find what wrote them:
+    - **redacted**: This report shows stand-ins instead. Be careful who you share the trace files with.
+    - **secrets**: Replace tokens and passwords that others may have seen. Then find what wrote them: usually
       `prof.add_metadata`, `record_function` with a text of the run's configuration, or command lines.
-    - **names**: Names of folders and users come with `with_stack=True`, those of hosts with the profiler's own
-      metadata.
+    - **names**: To leave out names of folders and users, record without `with_stack=True`. Names of hosts come from
+      the profiler's own metadata.
 
     ## How to verify
-    Traces recorded anew hold none, or names only.
+    New traces hold no secrets, or only names of users, folders and hosts.
     """
 
     code, title, family = "Q10", "Sensitive data in the trace files", Family.QUALITY
@@ -77,5 +77,5 @@ class Sensitive(Rule[SensitiveEvidence]):
             evidence=f"In the distinct texts of the files{of_ranks}: {numbers}. Values are not shown here.",
             cases=("shown" if is_shown else "redacted", "secrets" if secrets else "names"),
             snippet="" if not is_shown else "htareport report traces/ -o report.html  # Redacts by default.",
-            severity=Severity.LOW,  # It costs no time: a warning above says it first where there are secrets.
+            severity=Severity.LOW,  # It costs no time; the report warns of secrets at its top.
         )

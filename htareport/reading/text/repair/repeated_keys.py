@@ -23,7 +23,7 @@ def in_events(array: bytes) -> Slips:
     if not _may_repeat(array) or not (count := len(_repeated(array))):
         return {}
     spans, _ = event_spans(array[1:])
-    return {REPEATED: (count, next((at + 1 for at, end in spans if _repeated(array[at + 1 : end + 1])), 0))}
+    return {REPEATED: (count, next((start + 1 for start, end in spans if _repeated(array[start + 1 : end + 1])), 0))}
 
 
 def in_object(text: bytes) -> Slips:
@@ -35,20 +35,20 @@ def in_object(text: bytes) -> Slips:
 def _may_repeat(array: bytes) -> bool:
     """Whether there are more keys in a text than in what a fast parser keeps of it."""
     try:
-        kept = orjson.dumps(orjson.loads(array))
+        reencoded = orjson.dumps(orjson.loads(array))
     except (orjson.JSONDecodeError, TypeError):
         return True
-    return array.count(_KEY_ENDS) != kept.count(_KEY_ENDS)
+    return array.count(_KEY_ENDS) != reencoded.count(_KEY_ENDS)
 
 
 def _repeated(text: bytes) -> list[str]:
     """The keys of a JSON text whose later value is another, once for each time."""
     repeated = list[str]()
 
-    def pairs(given: list[tuple[str, Any]]) -> dict[str, Any]:
-        pairs = dict(given)
-        if len(pairs) < len(given):
-            repeated.extend(key for key, value in given if value != pairs[key])
+    def pairs(key_value_pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        pairs = dict(key_value_pairs)
+        if len(pairs) < len(key_value_pairs):
+            repeated.extend(key for key, value in key_value_pairs if value != pairs[key])
         return pairs
 
     try:

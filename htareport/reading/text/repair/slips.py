@@ -52,56 +52,56 @@ def mend(text: bytes) -> tuple[bytes, Slips]:
     slips = Slips()
 
     def token(match: re.Match[bytes]) -> bytes:
-        found = match[0]
-        if found.startswith(b'"'):
-            inner = found[1:-1]
-            return b'"' + _escaped(inner, match.start() + 1, slips) + b'"' if _TO_MEND.search(inner) else found
-        if found == b",":
+        token_text = match[0]
+        if token_text.startswith(b'"'):
+            inner = token_text[1:-1]
+            return b'"' + _escaped(inner, match.start() + 1, slips) + b'"' if _TO_MEND.search(inner) else token_text
+        if token_text == b",":
             count(slips, COMMAS, match.start())
             return b""
-        count(slips, NUMBERS if found.strip() else VALUES, match.start())
+        count(slips, NUMBERS if token_text.strip() else VALUES, match.start())
         return b"null"
 
     return _as_utf8(_TOKEN.sub(token, text), text, 0, slips), slips
 
 
-def mend_string(inner: bytes, at: int, slips: Slips) -> bytes:
+def mend_string(inner: bytes, offset: int, slips: Slips) -> bytes:
     """Return what stands between the quotes of a string, at an offset of the text, so that it can stand there."""
-    return _as_utf8(_escaped(inner, at, slips), inner, at, slips)
+    return _as_utf8(_escaped(inner, offset, slips), inner, offset, slips)
 
 
-def _escaped(inner: bytes, at: int, slips: Slips) -> bytes:
+def _escaped(inner: bytes, offset: int, slips: Slips) -> bytes:
 
     def mended(match: re.Match[bytes]) -> bytes:
-        place = at + match.start()
+        slip_offset = offset + match.start()
         if match[1]:
             return match[0]
         if match[2]:
-            count(slips, _SURROGATES, place)
+            count(slips, _SURROGATES, slip_offset)
             return rb"\ufffd"
         if match[3] == b'"':
-            count(slips, _QUOTES, place)
+            count(slips, _QUOTES, slip_offset)
             return rb"\""
         if match[3]:
-            count(slips, _CONTROLS, place)
+            count(slips, _CONTROLS, slip_offset)
             return rb"\u%04x" % match[3][0]
-        count(slips, _BACKSLASHES, place)
+        count(slips, _BACKSLASHES, slip_offset)
         return rb"\\"
 
     return _IN_STRING.sub(mended, inner)
 
 
-def _as_utf8(mended: bytes, text: bytes, at: int, slips: Slips) -> bytes:
+def _as_utf8(mended: bytes, text: bytes, offset: int, slips: Slips) -> bytes:
     try:
         text.decode()  # What was mended before is ASCII, and leaves valid what was.
     except UnicodeDecodeError as error:
         replaced = mended.decode("utf-8", "replace").encode()
-        count(slips, _UTF8, at + error.start, replaced.count(_REPLACED) - mended.count(_REPLACED))
+        count(slips, _UTF8, offset + error.start, replaced.count(_REPLACED) - mended.count(_REPLACED))
         return replaced
     return mended
 
 
-def count(slips: Slips, what: str, place: int, more: int = 1) -> None:
+def count(slips: Slips, what: str, offset: int, more: int = 1) -> None:
     """Note one more slip, or several, the first at an offset."""
-    number, first = slips.get(what, (0, place))
+    number, first = slips.get(what, (0, offset))
     slips[what] = number + more, first

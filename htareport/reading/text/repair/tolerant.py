@@ -38,9 +38,9 @@ _OBJECT, _ARRAY, _COMMA, _QUOTE, _BACKSLASH = b'}],"\\'
 class FaultError(Exception):
     """What could not be mended, at an offset of the text; `ended`: the text ended before the object did."""
 
-    def __init__(self, at: int, why: str, *, ended: bool = False) -> None:
+    def __init__(self, offset: int, why: str, *, ended: bool = False) -> None:
         super().__init__(why)
-        self.at, self.why, self.ended = at, why, ended
+        self.offset, self.why, self.ended = offset, why, ended
 
 
 class Mended(NamedTuple):
@@ -72,7 +72,7 @@ def mend_event(text: bytes, start: int, stop: int, ends: Collection[int] = ()) -
         else:
             if not mend_event.slips or _is_event(mend_event.text):
                 return mend_event
-            fault = FaultError(min(place for _, place in mend_event.slips.values()), "part of an event is missing")
+            fault = FaultError(min(offset for _, offset in mend_event.slips.values()), "part of an event is missing")
         if not event.has_other_keys:
             break
     raise fault
@@ -109,147 +109,147 @@ class _Object:
 
     def mended(self) -> Mended:
         """Return the object. FaultError where it is not one."""
-        at, step = self._start, cast("_Step", self._value)
+        offset, step = self._start, cast("_Step", self._value)
         while True:
-            at = self._behind_blank(at)
-            if at >= self._stop:
+            offset = self._skip_blank(offset)
+            if offset >= self._stop:
                 raise FaultError(self._stop, "the text ends within an object", ended=True)
-            at, step = step(at, self._text[at])
+            offset, step = step(offset, self._text[offset])
             if not self._open:
                 break
-        behind = self._behind_blank(at)
-        if self._ends and behind < self._stop and self._text[behind] not in b",]{":
-            raise FaultError(at, "Expecting ',' delimiter")
-        pieces, done = list[bytes](), self._start
+        next_offset = self._skip_blank(offset)
+        if self._ends and next_offset < self._stop and self._text[next_offset] not in b",]{":
+            raise FaultError(offset, "Expecting ',' delimiter")
+        fragments, done = list[bytes](), self._start
         for begin, end, instead in self._edits:
-            pieces += [self._text[done:begin], instead]
+            fragments += [self._text[done:begin], instead]
             done = end
-        return Mended(b"".join([*pieces, self._text[done:at]]), at, self._slips)
+        return Mended(b"".join([*fragments, self._text[done:offset]]), offset, self._slips)
 
     # --- steps: each takes what stands at an offset, and returns the offset behind it and the next step
 
-    def _value(self, at: int, found: int) -> tuple[int, _Step]:
-        if found in _CLOSER:
-            return self._enter(at, found)
+    def _value(self, offset: int, byte: int) -> tuple[int, _Step]:
+        if byte in _CLOSER:
+            return self._enter(offset, byte)
         in_array = self._open[-1] == _ARRAY
-        if in_array and found == _ARRAY:
-            return self._close(at)
-        if in_array and found == _COMMA:
-            return self._drop_comma(at, self._value)
+        if in_array and byte == _ARRAY:
+            return self._close(offset)
+        if in_array and byte == _COMMA:
+            return self._drop_comma(offset, self._value)
         self._comma = None
-        if found == _QUOTE:
-            return self._string(at), self._next
-        if scalar := _SCALAR.match(self._text, at, self._stop):
+        if byte == _QUOTE:
+            return self._string(offset), self._next
+        if scalar := _SCALAR.match(self._text, offset, self._stop):
             return scalar.end(), self._next
-        return self._slip(at, found), self._next
+        return self._slip(offset, byte), self._next
 
-    def _slip(self, at: int, found: int) -> int:
+    def _slip(self, offset: int, byte: int) -> int:
         """What stands in the place of a value becomes null, if it is known for one."""
-        if number := _NO_NUMBER.match(self._text, at, self._stop):
-            self._edit(at, number.end(), b"null", NUMBERS)
+        if number := _NO_NUMBER.match(self._text, offset, self._stop):
+            self._edit(offset, number.end(), b"null", NUMBERS)
             return number.end()
-        if found in b",}":
-            self._edit(at, at, b"null", VALUES)
-            return at
-        bare = _BARE.match(self._text, at, self._stop)
-        raise FaultError(at, "Expecting value", ended=bare is not None and bare.end() == self._stop)
+        if byte in b",}":
+            self._edit(offset, offset, b"null", VALUES)
+            return offset
+        bare = _BARE.match(self._text, offset, self._stop)
+        raise FaultError(offset, "Expecting value", ended=bare is not None and bare.end() == self._stop)
 
-    def _enter(self, at: int, found: int) -> tuple[int, _Step]:
-        self._open.append(_CLOSER[found])
+    def _enter(self, offset: int, byte: int) -> tuple[int, _Step]:
+        self._open.append(_CLOSER[byte])
         if len(self._open) > _DEEPEST:
-            raise FaultError(at, "nested beyond the limit of recursion")
+            raise FaultError(offset, "nested beyond the limit of recursion")
         self._comma = None
-        return at + 1, self._key if found == ord("{") else self._value
+        return offset + 1, self._key if byte == ord("{") else self._value
 
-    def _key(self, at: int, found: int) -> tuple[int, _Step]:
-        if found == _OBJECT:
-            return self._close(at)
-        if found == _COMMA:
-            return self._drop_comma(at, self._key)
-        if key := _KEY.match(self._text, at, self._stop):
+    def _key(self, offset: int, byte: int) -> tuple[int, _Step]:
+        if byte == _OBJECT:
+            return self._close(offset)
+        if byte == _COMMA:
+            return self._drop_comma(offset, self._key)
+        if key := _KEY.match(self._text, offset, self._stop):
             self._comma = None
-            self._mend_string(at + 1, key.end(1))
+            self._mend_string(offset + 1, key.end(1))
             return key.end(), self._value
-        if found != _QUOTE:
-            raise FaultError(at, "Expecting property name enclosed in double quotes")
-        string = _STRING.match(self._text, at, self._stop)
-        behind = self._behind_blank(string.end()) if string else self._stop
-        raise FaultError(behind, "Expecting ':' delimiter", ended=behind >= self._stop)
+        if byte != _QUOTE:
+            raise FaultError(offset, "Expecting property name enclosed in double quotes")
+        string = _STRING.match(self._text, offset, self._stop)
+        next_offset = self._skip_blank(string.end()) if string else self._stop
+        raise FaultError(next_offset, "Expecting ':' delimiter", ended=next_offset >= self._stop)
 
-    def _next(self, at: int, found: int) -> tuple[int, _Step]:
-        if found == _COMMA:
-            self._comma = at
-            return at + 1, self._key if self._open[-1] == _OBJECT else self._value
-        if found == self._open[-1]:
-            return self._close(at)
-        raise FaultError(at, "Expecting ',' delimiter")
+    def _next(self, offset: int, byte: int) -> tuple[int, _Step]:
+        if byte == _COMMA:
+            self._comma = offset
+            return offset + 1, self._key if self._open[-1] == _OBJECT else self._value
+        if byte == self._open[-1]:
+            return self._close(offset)
+        raise FaultError(offset, "Expecting ',' delimiter")
 
-    def _close(self, at: int) -> tuple[int, _Step]:
+    def _close(self, offset: int) -> tuple[int, _Step]:
         if self._comma is not None:
             self._edit(self._comma, self._comma + 1, b"", COMMAS)
         self._comma = None
         self._open.pop()
-        return at + 1, self._next
+        return offset + 1, self._next
 
-    def _drop_comma(self, at: int, step: _Step) -> tuple[int, _Step]:
-        self._edit(at, at + 1, b"", COMMAS)
-        return at + 1, step
+    def _drop_comma(self, offset: int, step: _Step) -> tuple[int, _Step]:
+        self._edit(offset, offset + 1, b"", COMMAS)
+        return offset + 1, step
 
     # --- strings
 
     def _string(self, start: int) -> int:
         """Find the end of the string that starts at an offset, and return the offset behind its quote."""
-        at, has_quotes = start + 1, False
+        offset, has_quotes = start + 1, False
         while True:
-            plain = _PLAIN.match(self._text, at, self._stop)
-            at = plain.end() if plain else at
-            if at >= self._stop:
+            plain = _PLAIN.match(self._text, offset, self._stop)
+            offset = plain.end() if plain else offset
+            if offset >= self._stop:
                 raise FaultError(start, "Unterminated string", ended=True)
-            if self._text[at] == _QUOTE:
-                if self._ends_before(at + 1):
+            if self._text[offset] == _QUOTE:
+                if self._ends_before(offset + 1):
                     break
-                at, has_quotes = at + 1, True
-            elif self._text[at + 1 : at + 2] == b'"' and self._is_next_key(at + 2):
-                at += 1  # A backslash for itself, and the quote that ends the string.
+                offset, has_quotes = offset + 1, True
+            elif self._text[offset + 1 : offset + 2] == b'"' and self._is_next_key(offset + 2):
+                offset += 1  # A backslash for itself, and the quote that ends the string.
                 break
             else:
-                at += 2
+                offset += 2
         if has_quotes:
-            self._refuse_swallowed(start + 1, at)
-        self._mend_string(start + 1, at)
-        return at + 1
+            self._refuse_swallowed(start + 1, offset)
+        self._mend_string(start + 1, offset)
+        return offset + 1
 
-    def _ends_before(self, at: int) -> bool:
+    def _ends_before(self, offset: int) -> bool:
         """Whether what stands at an offset can follow the end of a string."""
-        at = self._behind_blank(at)
-        if at >= self._stop:
+        offset = self._skip_blank(offset)
+        if offset >= self._stop:
             return True
-        if self._text[at] == _COMMA:
+        if self._text[offset] == _COMMA:
             if self._open[-1] == _ARRAY:
-                return _NEXT_ITEM.match(self._text, at, self._stop) is not None
-            return self._is_next_key(at, any_key=self._top_keys is None or len(self._open) > 1)
-        return self._text[at] == self._open[-1] and self._is_closed(at)
+                return _NEXT_ITEM.match(self._text, offset, self._stop) is not None
+            return self._is_next_key(offset, any_key=self._top_keys is None or len(self._open) > 1)
+        return self._text[offset] == self._open[-1] and self._is_closed(offset)
 
-    def _is_closed(self, at: int) -> bool:
+    def _is_closed(self, offset: int) -> bool:
         """Whether what follows a bracket can follow it."""
         if len(self._open) == 1 and self._ends:
-            return at + 1 in self._ends
-        return (_CLOSED if len(self._open) > 1 else _CLOSED_AT_TOP).match(self._text, at, self._stop) is not None
+            return offset + 1 in self._ends
+        return (_CLOSED if len(self._open) > 1 else _CLOSED_AT_TOP).match(self._text, offset, self._stop) is not None
 
-    def _is_next_key(self, at: int, *, any_key: bool = False) -> bool:
-        found = _NEXT_KEY.match(self._text, at, self._stop)
-        if not found:
+    def _is_next_key(self, offset: int, *, any_key: bool = False) -> bool:
+        match = _NEXT_KEY.match(self._text, offset, self._stop)
+        if not match:
             return False
-        is_known = found[1] is None or found[1] in _TOP_KEYS
+        is_known = match[1] is None or match[1] in _TOP_KEYS
         self.has_other_keys = self.has_other_keys or not is_known
         return any_key or is_known
 
     def _refuse_swallowed(self, start: int, end: int) -> None:
         """FaultError for a string that holds what looks like the next key: it has lost the quote at its end."""
-        for found in _KEY_WITHIN.finditer(self._text, start, end):
-            is_key = found[2] in _TOP_KEYS if len(self._open) == 1 and self._top_keys else found[1]
+        for match in _KEY_WITHIN.finditer(self._text, start, end):
+            is_key = match[2] in _TOP_KEYS if len(self._open) == 1 and self._top_keys else match[1]
             if is_key:
-                raise FaultError(found.start(), "Expecting ',' delimiter")
+                raise FaultError(match.start(), "Expecting ',' delimiter")
 
     def _mend_string(self, start: int, end: int) -> None:
         inner = self._text[start:end]
@@ -259,9 +259,9 @@ class _Object:
 
     # --- helpers
 
-    def _behind_blank(self, at: int) -> int:
-        blank = _BLANK.match(self._text, at, self._stop)
-        return blank.end() if blank else at
+    def _skip_blank(self, offset: int) -> int:
+        match = _BLANK.match(self._text, offset, self._stop)
+        return match.end() if match else offset
 
     def _edit(self, start: int, end: int, instead: bytes, what: str) -> None:
         count(self._slips, what, start)
