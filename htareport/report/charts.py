@@ -65,7 +65,7 @@ class Chart:
     y_unit: Unit = Unit.NANOSECONDS
     color_unit: Unit = Unit.NANOSECONDS  # Of a heatmap's cells.
     log_x: bool = False
-    lines: tuple[tuple[float, str], ...] = ()  # Reference lines: value on the axis of values, label.
+    lines: tuple[tuple[int | float, str], ...] = ()  # Reference lines: value on the axis of values, label.
     caption: str = ""  # One sentence: what the chart shows and how it was computed.
 
 

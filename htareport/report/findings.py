@@ -57,7 +57,7 @@ class Finding:
     section: str = ""  # Name of the section that has the numbers.
     spans: tuple[Span, ...] = ()
     family: str = ""  # What it is about: trace quality, host, compute, …
-    share: float | None = None  # The saving as a share of the step time (of everything recorded without steps).
+    share: int | float | None = None  # The saving as a share of the step time (of everything recorded without steps).
     is_per_step: bool = True  # Whether savings are per step; else in everything recorded.
     step_ns: int | None = None  # The job's step time; None without steps.
     without_ns: int | None = None  # The step time without the cause, while ranks still wait for each other, if known.

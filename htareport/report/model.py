@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import orjson
 import pandas as pd
@@ -19,8 +19,8 @@ from htareport.errors import ReportFileError
 from htareport.files.output import OutputOptions, notebook_cell, write
 from htareport.report.charts import Chart
 from htareport.report.findings import Finding
-from htareport.report.json_codec import ALWAYS, DecodeError, decode, encode
-from htareport.report.saved import check_charts, check_meta, read_bytes
+from htareport.report.json_codec import DecodeError, decode, encode
+from htareport.report.saved import check_charts, check_meta, check_required, read_bytes
 from htareport.report.tables import Better, Table, Unit
 
 SCHEMA_VERSION = 1
@@ -60,13 +60,13 @@ class Section:
     title: str
     group: str
     help: str = ""
-    status: Status = field(default=Status.OK, metadata=ALWAYS)
+    status: Status = Status.OK
     reason: str = ""
     notes: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = field(default=(), metadata=ALWAYS)
-    findings: tuple[Finding, ...] = field(default=(), metadata=ALWAYS)
-    charts: tuple[Chart, ...] = field(default=(), metadata=ALWAYS)
-    tables: tuple[Table, ...] = field(default=(), metadata=ALWAYS)
+    facts: tuple[Fact, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     def table(self, name: str | None = None) -> pd.DataFrame:
         """Return the frame of one table, of the first by default. KeyError names the tables there are."""
@@ -89,9 +89,9 @@ class Report:
 
     title: str
     verdict: str = ""
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any], metadata=ALWAYS)
-    warnings: tuple[str, ...] = field(default=(), metadata=ALWAYS)
-    sections: tuple[Section, ...] = field(default=(), metadata=ALWAYS)
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    warnings: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
 
     def __getitem__(self, name: str) -> Section:
         for section in self.sections:
@@ -124,7 +124,8 @@ class Report:
         if version > SCHEMA_VERSION:
             raise ReportFileError(f"{source}: schema_version {version} is newer than this htareport reads")
         try:
-            report = cast("Self", decode(cls, raw))
+            report = decode(cls, raw)
+            check_required(raw)
             check_meta(report.meta)
             check_charts(report.sections)
         except DecodeError as error:

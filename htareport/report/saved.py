@@ -48,12 +48,22 @@ def read_bytes(path: str | Path) -> bytes:
         raise DecodeError(reason or str(error)) from error
 
 
+def check_required(report: Mapping[str, Any]) -> None:
+    """Raise DecodeError for a field that has a default, but without which nothing can be said of a saved report."""
+    _require(report, ("meta", "warnings", "sections"), "")
+    for index, section in enumerate(report["sections"]):
+        _require(section, ("status", "facts", "findings", "charts", "tables"), f"sections[{index}].")
+
+
+def _require(fields: Mapping[str, Any], names: Sequence[str], prefix: str) -> None:
+    for name in names:
+        if name not in fields:
+            raise DecodeError(f"{prefix}{name}: is missing")
+
+
 def check_meta(meta: Mapping[str, Any]) -> None:
     """Raise DecodeError, naming the field, where a field of `meta` has the wrong type."""
-    try:
-        decode(_MetaShape, meta)
-    except DecodeError as error:
-        raise error.within(".meta") from None
+    decode(_MetaShape, meta, "meta")
 
 
 def check_charts(sections: Sequence[Any]) -> None:
@@ -63,5 +73,5 @@ def check_charts(sections: Sequence[Any]) -> None:
             for channel in ("x", "y", "color", "low", "high", "q1", "q3", "x2", "text"):
                 column = getattr(chart, channel)
                 if column is not None and column not in chart.frame.columns:
-                    field = f".sections[{section_index}].charts[{chart_index}].{channel}"
-                    raise DecodeError(f"its frame has no column {column!r}").within(field)
+                    field = f"sections[{section_index}].charts[{chart_index}].{channel}"
+                    raise DecodeError(f"{field}: its frame has no column {column!r}")

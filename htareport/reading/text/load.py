@@ -13,6 +13,7 @@ import orjson
 from htareport.errors import TraceFileError
 from htareport.reading.text.blocks import blocks
 from htareport.reading.text.decode import Buffer, Reader
+from htareport.reading.text.line_numbers import line_numbers
 from htareport.reading.text.repair.careful import Repairs, read_carefully
 from htareport.reading.text.repair.repeated_keys import REPEATED, in_events, in_object
 from htareport.reading.text.repair.slips import COMMAS, Slips, mend
@@ -81,7 +82,7 @@ class _Loading:
             self._events_end = self._window.file_offset()
             self._content.metadata = self._metadata()
         except PlacedError as error:
-            message = error.text(self._lines([error.offset])[0])
+            message = error.text(self._line_numbers([error.offset])[0])
             if not self._options.salvage or self._head is None:
                 raise TraceFileError(f"{message}{self._hint()}") from error
             self._note_salvaged(message)
@@ -277,7 +278,7 @@ class _Loading:
         damage = self._content.repairs.damage
         if not damage.count:
             return ""
-        line = self._lines([damage.byte])[0]
+        line = self._line_numbers([damage.byte])[0]
         passed_over = f"{damage.count} damaged piece{'s' if damage.count > 1 else ''} passed over"
         return f"{passed_over}, the first at byte {damage.byte} (line {line}): {damage.why}"
 
@@ -286,23 +287,8 @@ class _Loading:
     def _number_lines(self) -> None:
         """People look up in an editor what was mended."""
         slips = self._content.repairs.slips.values()
-        for slip, line in zip(slips, self._lines([slip.byte for slip in slips]), strict=True):
+        for slip, line in zip(slips, self._line_numbers([slip.byte for slip in slips]), strict=True):
             slip.line = line
 
-    def _lines(self, offsets: list[int]) -> list[int]:
-        """The lines of some bytes of the content."""
-        line_by_offset, line, block_start = dict[int, int](), 1, 0
-        remaining = sorted(set(offsets), reverse=True)
-        try:
-            for block in blocks(self._path, self._options.max_bytes) if remaining else ():
-                counted_to = 0
-                while remaining and remaining[-1] <= block_start + len(block):
-                    offset = remaining.pop()
-                    line, counted_to = line + block.count(b"\n", counted_to, offset - block_start), offset - block_start
-                    line_by_offset[offset] = line
-                if not remaining:
-                    break
-                line, block_start = line + block.count(b"\n", counted_to), block_start + len(block)
-        except (TraceFileError, OSError):  # Compressed data that end here.
-            pass
-        return [line_by_offset.get(offset, line) for offset in offsets]
+    def _line_numbers(self, offsets: list[int]) -> list[int]:
+        return line_numbers(self._path, offsets, self._options.max_bytes)
