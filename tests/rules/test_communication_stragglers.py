@@ -40,7 +40,7 @@ def test_slow_kernels(tmp_path, clocks):
     """5 × 100 µs later than the others, at each of 6 all-reduces: exactly what the others wait for it."""
     found = told(findings(tmp_path, ParallelJob(different={2: SLOW}, clocks=clocks).traces()))
     straggler, why = found["N4"], found["N5"]
-    assert list(found)[0] == "N4"
+    assert next(iter(found)) == "N4"
     assert list(found)[why.nested_under] == "N4"
     assert straggler.ranks == (2,)
     assert straggler.saving_ns == 500 * US
