@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-UNREACHED = -np.inf
 
 
 class LongestPaths:

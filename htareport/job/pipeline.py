@@ -17,11 +17,6 @@ class Pipeline:
     stages: Mapping[int, StageWork]
 
     @property
-    def mean_compute_ns(self) -> float:
-        """Mean compute of a stage, ns per step."""
-        return sum(stage.compute_ns for stage in self.stages.values()) / len(self.stages)
-
-    @property
     def bubble_share(self) -> float:
         """The share of the step in which stages wait for others, in the mean."""
         return sum(stage.wait_share for stage in self.stages.values()) / len(self.stages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -201,8 +201,7 @@ class _Join:
         for place, (graph, nodes) in enumerate(zip(self.graphs, replay.ranks, strict=True)):
             recorded = int(graph.frames["nodes"]["time"].to_numpy()[nodes.end - nodes.first])
             errors.append(abs(float(times[nodes.end]) - (recorded + graph.start - int(offset[place]) - zero)))
-        vars(replay)["error_ns"] = max(errors)
-        return replay
+        return replace(replay, error_ns=max(errors))
 
     def _numbers(self, number: Ints) -> dict[int, int]:
         """The number of the collective of each call, by row among the calls of all ranks."""

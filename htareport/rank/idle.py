@@ -144,6 +144,13 @@ def python_pauses(trace: RankTables) -> PythonPauses:
     return PythonPauses(start, end, table["thread"][rows], table["capture"][rows], code, cause[code])
 
 
+def pauses_for(trace: RankTables, cause: Cause) -> PythonPauses:
+    """Return those of one cause."""
+    pauses = python_pauses(trace)
+    chosen = pauses.cause == _ON_HOST.index(cause)
+    return PythonPauses(*(column[chosen] for column in pauses))
+
+
 @cached_on_rank
 def _causes_of_rows(trace: RankTables) -> NDArray[np.int8]:
     """The cause that each row of the host stands for, as its place among those on the host; below 0 for none."""

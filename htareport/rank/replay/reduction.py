@@ -83,7 +83,7 @@ class _Segments:
         ends_here = np.zeros(size, np.bool_)
         ends_here[program.joins.source] = True
         ends_here[waits.source_event] = True
-        ends_here[_last_before_waits(program)] = True
+        ends_here[_last_of_steps(program)] = True
         ends_here |= program.is_collective
         begins[1:] |= ends_here[order][:-1]
         own = program.is_collective.copy()
@@ -96,11 +96,10 @@ class _Segments:
         stops = np.append(self.first[1:], size)
         self.last_event = order[stops - 1] if size else order
         self.first_event = order[self.first] if size else order
-        self.size = np.diff(np.append(self.first, size))
 
 
-def _last_before_waits(program: Program) -> Ints:
-    """Sources of waits lie at ends of segments already; so do the last events of each step."""
+def _last_of_steps(program: Program) -> Ints:
+    """The event that is launched last in each step."""
     ends = np.searchsorted(program.called, np.array(program.window.step_ends)) - 1
     return ends[ends >= 0]
 
@@ -170,8 +169,7 @@ class _Run:
         order = np.lexsort((places, kinds, stamps))
         # A launch that waits for room returns at the end of that wait, which comes first: waits sort before events. An
         # event of a blocking copy is launched at the start of its call, so before the wait for it.
-        run = (self._event, self._wait, self._step)
-        handlers = {0: run[1], 1: run[0], 2: run[2]}
+        handlers = (self._wait, self._event, self._step)
         for kind, number in zip(kinds[order].tolist(), numbers[order].tolist(), strict=True):
             handlers[kind](number)
         return self.result

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from htareport.algorithms.frame_packing import Packed, pack
 from htareport.algorithms.frames import Frames
-from htareport.rank.cached import cached_until_release
 from htareport.rank.collective_calls import call_frames
 from htareport.rank.communication import kernels
 from htareport.rank.rank import Rank
@@ -25,8 +24,6 @@ Floats = NDArray[np.float64]
 
 SCALES = (0.9, 0.75, 0.5)  # Shares of its time that a rank's compute takes in fixed changes; so does its host's work.
 DEVICE, HOST = "device", "host"
-_MAX_BYTES = 40_000
-_MIN_STEPS = 1
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,6 @@ class RankReplay:
     frames: Packed
     start: int
     codes: tuple[str, ...]
-
-
-@cached_until_release
-def can_replay(rank: Rank) -> str:
-    """Why a rank cannot be replayed, as words; empty if it can."""
-    program = program_of(rank)
-    return program if isinstance(program, str) else ""
 
 
 def replay_of(rank: Rank, edits: Mapping[str, RankEdit]) -> RankReplay | str:

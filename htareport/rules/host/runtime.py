@@ -21,10 +21,9 @@ from htareport.rank.host_rows import (
     late,
     names_of,
     per,
-    rows_in,
     rows_named,
 )
-from htareport.rank.idle import Cause
+from htareport.rank.idle import Cause, pauses_for
 from htareport.rank.interval_sets import common, joined, minus, total
 from htareport.rank.rank import Rank
 from htareport.rank.replay.host_edits import edit_without_rows
@@ -39,7 +38,6 @@ _LOADS = re.compile(
 _COMPILES = re.compile(r"AOTDispatcher|Inductor|dynamo_timed|triton.*compile|_compile\.", re.IGNORECASE)
 _LOOKUP = re.compile(r"TorchDynamo Cache Lookup")
 _RECOMPILED = re.compile(r"Torch-Compiled Region: \d+/([1-9]\d*)")
-_GC = re.compile(r"^Python GC|^<built-in function collect>|\bgc\.collect")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,25 +212,25 @@ class GarbageCollection(Rule[GarbageCollectionEvidence]):
     least: float = 1000.0
 
     def look(self, rank: Rank) -> GarbageCollectionEvidence | None:
-        start, end, capture = rows_in(rank, "python_function", _GC)
-        claim = common(late(rank), by_lane(rank, start, end, capture))
+        pauses = pauses_for(rank, Cause.COLLECTING)
+        claim = common(late(rank), by_lane(rank, pauses.start, pauses.end, pauses.capture))
         if total(claim) < 1000 * self.least:
             return None
         return GarbageCollectionEvidence(
             claim=claim,
             spans=rank.spans(claim, name="garbage collection"),
-            edit=edit_without_rows(rank, start, end, claim),
-            num_collections=len(start),
-            longest_ns=int((end - start).max()),
+            edit=edit_without_rows(rank, pauses.start, pauses.end, claim),
+            num_collections=len(pauses.start),
+            longest_ns=int((pauses.end - pauses.start).max()),
         )
 
     def tell(self, job: JobEvidence[GarbageCollectionEvidence]) -> Finding:
         worst = job.worst
-        collections = counted(worst.num_collections, "collection")
         return self.finding(
             job,
             f"Garbage collection leaves the GPU idle for {job.max_saving} {job.per_step}",
-            evidence=f"{collections} recorded, the longest of {job.time(worst.longest_ns)}.",
+            evidence=f"{counted(worst.num_collections, 'collection')} recorded, "
+            f"the longest of {job.time(worst.longest_ns)}.",
             assumption="Garbage is collected when the device has work queued.",
             snippet="gc.collect(); gc.freeze(); gc.disable()  # Once the model is built.\n"
             "if step % 500 == 0:\n    gc.collect()",
